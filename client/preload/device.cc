@@ -29,7 +29,7 @@ constexpr int kMultiprocessorCount = 16;  // CUdevice_attribute
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 
-// EnvironmentKey::library, by what lies beside the loaded library.
+// 0 unknown, 1 full, 2 graph_jit_only: by what lies beside the loaded library.
 uint8_t LibraryConfiguration() {
   char path[PATH_MAX];
   Dl_info info = {};
@@ -46,11 +46,19 @@ uint8_t LibraryConfiguration() {
   return access(path, R_OK) == 0 ? 1 : 2;
 }
 
-// The part that is the same for every device of the process.
+// The part that is the same for every device of the process, asked once.
 bool SetLibrary(snapshot::EnvironmentKey* key) {
+  static Once<uint8_t> library;
   key->cudnn_version = static_cast<uint32_t>(real_cudnn.GetVersion());
-  key->library = LibraryConfiguration();
-  return key->cudnn_version != 0;
+  if (key->cudnn_version == 0) {
+    return false;
+  }
+  const uint8_t* known = library.Get([](uint8_t* found) {
+    *found = LibraryConfiguration();
+    return true;
+  });
+  key->library = known == nullptr ? 0 : *known;
+  return true;
 }
 
 bool AskDriver(int device, snapshot::EnvironmentKey* key) {
@@ -71,19 +79,24 @@ bool AskDriver(int device, snapshot::EnvironmentKey* key) {
   return snapshot::SetModelSlug(name, strlen(name), key) && SetLibrary(key);
 }
 
+// A device that cannot be identified is not asked again.
+struct KnownDevice {
+  bool identified;
+  snapshot::EnvironmentKey key;
+};
 constexpr int kMaxDevices = 64;
-constinit Once<snapshot::EnvironmentKey> devices[kMaxDevices];
+constinit Once<KnownDevice> devices[kMaxDevices];
 
 bool Remembered(int device, snapshot::EnvironmentKey* environment) {
   if (device < 0 || device >= kMaxDevices) {
     return false;
   }
-  const snapshot::EnvironmentKey* known = devices[device].Get(
-      [&](snapshot::EnvironmentKey* found) { return AskDriver(device, found); });
-  if (known != nullptr) {
-    *environment = *known;
-  }
-  return known != nullptr;
+  const KnownDevice* known = devices[device].Get([&](KnownDevice* found) {
+    found->identified = AskDriver(device, &found->key);
+    return true;
+  });
+  *environment = known->key;
+  return known->identified;
 }
 
 void SkipBlanks(std::string_view* text) {
@@ -121,7 +134,7 @@ bool ReadNumber(std::string_view text, uint32_t most, uint32_t* value) {
 bool IsCapturing(void* stream) {
   constexpr int kNone = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
   int status = kNone;
-  // An error: it is the legacy stream while another stream captures, and does not capture itself.
+  // The legacy stream gives an error while another one captures; it does not.
   return StreamIsCapturing(stream, &status) == 0 && status != kNone;
 }
 

@@ -8,8 +8,8 @@
 namespace convtune::preload {
 
 // Fills in the environment of the GPU of the calling thread's current context. False without a CUDA
-// driver, without a context, or where the driver does not tell a property. Thread-safe; what a GPU
-// has told is kept.
+// driver, without a context, or where the driver does not tell a property. Thread-safe; a GPU is
+// asked once.
 bool CurrentEnvironment(snapshot::EnvironmentKey* environment);
 // The same for the GPU that CUDA's driver gives this number.
 bool EnvironmentOfDevice(int ordinal, snapshot::EnvironmentKey* environment);

@@ -58,6 +58,24 @@ const snapshot::SnapshotEntry* LookUp(const snapshot::EnvironmentKey& environmen
   return nullptr;
 }
 
+// Opened with the first datagram, kept for good; shared with forked children,
+// which does no harm: every datagram is whole and names its sender.
+constinit std::atomic<int> socket_fd{-1};
+
+int Socket() {
+  int fd = socket_fd.load(std::memory_order_acquire);
+  if (fd >= 0) {
+    return fd;
+  }
+  fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  int expected = -1;
+  if (fd >= 0 && !socket_fd.compare_exchange_strong(expected, fd)) {
+    close(fd);
+    fd = expected;
+  }
+  return fd;
+}
+
 bool Send(const void* data, size_t size) {
   const State& state = GetState();
   if (!state.settings.report) {
@@ -66,9 +84,10 @@ bool Send(const void* data, size_t size) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const size_t length = strlen(state.settings.socket);
-  if (length < sizeof address.sun_path) {
+  const int fd = length < sizeof address.sun_path ? Socket() : -1;
+  if (fd >= 0) {
     memcpy(address.sun_path, state.settings.socket, length + 1);
-    if (sendto(state.socket_fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
+    if (sendto(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL,
                reinterpret_cast<const sockaddr*>(&address),
                sizeof address) == static_cast<ssize_t>(size)) {
       Count(Counter::kDatagrams);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -103,7 +102,7 @@ void ReadPaths(Settings* settings) {
   snapshot::SnapshotFolder folder = {};
   const char* chosen = Variable("CONVTUNE_SNAPSHOT");
   if (chosen == nullptr) {
-    folder = snapshot::FindSnapshotFolder();
+    folder = snapshot::FindSnapshotFolder(/*ask_for_user=*/false);
   } else if (chosen[0] != '/' || strlen(chosen) >= sizeof folder.path) {
     Refuse(settings, "CONVTUNE_SNAPSHOT", "must be an absolute path of a folder", chosen);
   } else {
@@ -197,9 +196,6 @@ void Init() {
     state.view = state.file.view();
     state.canary = state.settings.canary >= 0 ? state.settings.canary == 1
                                               : DrawCanary(state.view.header().canary_permille);
-  }
-  if (state.settings.report) {
-    state.socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   }
   pthread_atfork(nullptr, nullptr, InChild);
   if (state.settings.counters[0] != '\0' || state.settings.run_counters[0] != '\0') {

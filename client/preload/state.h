@@ -43,9 +43,6 @@ struct State {
   snapshot::SnapshotFile file;
   snapshot::SnapshotView view;  // of the file
   bool canary = false;          // this process is of the canary's share
-  // For datagrams. A forked child shares it, which does no harm: each datagram is whole and names
-  // its sender.
-  int socket_fd = -1;
 };
 
 // The first call reads the variables and the snapshot and installs the fork and

@@ -94,7 +94,7 @@ bool SnapshotFile::Read(const char* path, const char** reason) {
   return error == SnapshotError::kNone;
 }
 
-SnapshotFolder FindSnapshotFolder() {
+SnapshotFolder FindSnapshotFolder(bool ask_for_user) {
   SnapshotFolder folders[3] = {};
   constexpr size_t kSize = sizeof folders[0].path;
   const char* service = PathIn("STATE_DIRECTORY");
@@ -108,8 +108,8 @@ SnapshotFolder FindSnapshotFolder() {
   char buffer[16384];
   passwd entry = {};
   passwd* user = nullptr;
-  if (home == nullptr && getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &user) == 0 &&
-      user != nullptr) {
+  if (ask_for_user && state == nullptr && home == nullptr &&
+      getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &user) == 0 && user != nullptr) {
     home = user->pw_dir;
   }
   if (state != nullptr) {

@@ -36,8 +36,9 @@ struct SnapshotFolder {
 // Finds the folder in which a client looks for the snapshot if none is named: the first with a
 // snapshot that can be read of $STATE_DIRECTORY/snapshot (systemd), this user's
 // $XDG_STATE_HOME/convtune/snapshot (~/.local/state) and /var/lib/convtune/snapshot; else the first
-// that is there and can be entered; else the first. Thread-safe as long as nobody changes the
+// that is there and can be entered; else the first. `ask_for_user`: without $HOME the user's home
+// is asked for (getpwuid_r), which may block. Thread-safe as long as nobody changes the
 // environment.
-SnapshotFolder FindSnapshotFolder();
+SnapshotFolder FindSnapshotFolder(bool ask_for_user = true);
 
 }  // namespace convtune::snapshot

@@ -100,7 +100,7 @@ def test_bad_input_is_one_clear_error(check, own_cudnn, tmp_path, bare_daemon):
     for args, env, code, words in (
         ((*RESNET, "--to", tmp_path, *h200), {}, 2, f"--to: there is no libcudnn.so.9 in {tmp_path}"),
         ((*RESNET, "--to", tmp_path / "none", *h200), {}, 2, f"--to: there is no folder {tmp_path}/none"),
-        ((*RESNET, "--to", "8.9", *h200), {}, 2, "--to: must be a version such as 9.28, a package such as torch==2.15, or a folder, is 8.9"),
+        ((*RESNET, "--to", "8.9", *h200), {}, 2, "--to: must be cuDNN 9: a version such as 9.28, a package such as torch==2.15, or a folder; is 8.9"),
         ((*RESNET, "--to", own_cudnn), {}, 2, "--profile: must be given"),
         ((*RESNET, "--to", own_cudnn, "--profile", "nvidia-none"), {}, 2, "--profile: nvidia-none is neither"),
         ((*RESNET, "--to", "9.28", *h200, *cache), offline, 1, "--to: PyPI cannot be reached"),

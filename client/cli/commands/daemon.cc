@@ -58,8 +58,11 @@ class DbCommand final : public app::Command {
   static absl::StatusOr<bool> AllOnDisk(app::Context& context) {
     ASSIGN_OR_RETURN(const auto server, context.Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
     if (server.writable()) return true;
-    context.SayError("the database takes no results: ", server.not_on_disk(),
-                     " are in memory only; see `convtune doctor`, and `convtune export` for a copy "
+    context.SayError("the database takes no results",
+                     server.not_on_disk() > 0
+                         ? absl::StrCat(": ", server.not_on_disk(), " are in memory only")
+                         : "",
+                     "; see `convtune doctor`, and `convtune export` for a copy "
                      "of all");
     return false;
   }
@@ -143,13 +146,21 @@ class StatsCommand final : public app::Command {
   }
 
   absl::StatusOr<std::vector<v1::Tuning>> Newest(app::Context& context) const {
-    if (last_ == 0) return std::vector<v1::Tuning>();
+    std::vector<v1::Tuning> newest;
+    if (last_ == 0) return newest;
     auto request = context.NewRequest<v1::ListTuningsRequest>();
     request.set_page_size(1000);
-    ASSIGN_OR_RETURN(const auto all, context.CallPages<v1::ListTuningsResponse>(request));
-    std::vector<v1::Tuning> newest(std::min(last_, all.tunings_size()));
-    const auto time_of = [](const v1::Tuning& tuning) { return FromProto(tuning.tune_time()); };
-    std::ranges::partial_sort_copy(all.tunings(), newest, std::greater<>(), time_of, time_of);
+    do {
+      ASSIGN_OR_RETURN(auto page, context.Call<v1::ListTuningsResponse>(request));
+      std::move(page.mutable_tunings()->begin(), page.mutable_tunings()->end(),
+                std::back_inserter(newest));
+      std::sort(newest.begin(), newest.end(), [](const v1::Tuning& a, const v1::Tuning& b) {
+        return std::pair(a.tune_time().seconds(), a.tune_time().nanos()) >
+               std::pair(b.tune_time().seconds(), b.tune_time().nanos());
+      });
+      if (newest.size() > static_cast<size_t>(last_)) newest.resize(last_);
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
     return newest;
   }
 

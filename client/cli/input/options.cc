@@ -4,13 +4,14 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <map>
+#include <optional>
 #include <tuple>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/byte_size.h"
 
 namespace convtune::cli::input {
 
@@ -34,17 +35,17 @@ CLI::Option* AddTime(CLI::App& app, const std::string& name, const std::string& 
 
 CLI::Option* AddBytes(CLI::App& app, const std::string& name, const std::string& description,
                       const std::function<void(int64_t)>& take) {
-  using CLI::AsNumberWithUnit;
-  const std::map<std::string, int64_t> units = {
-      {"B", 1},      {"KiB", 1 << 10},  {"MiB", 1 << 20},     {"GiB", 1 << 30},
-      {"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}};
-  const auto zero = [](const std::string& text) { return text == "0" ? "0B" : text; };
-  return app.add_option_function<int64_t>(name, take, description)
-      ->transform(AsNumberWithUnit(units, AsNumberWithUnit::UNIT_REQUIRED).description(""))
-      ->transform(zero)  // this one first: 0 needs no unit
-      ->check(
-          [](const std::string& bytes) { return bytes[0] == '-' ? "must not be negative" : ""; })
-      ->type_name("SIZE");
+  const auto read = [=](const std::string& text) {
+    const std::optional<int64_t> bytes = ParseByteSize(text);
+    if (!bytes) {
+      throw CLI::ValidationError(
+          name, absl::StrCat("must be 0, or a whole number and a unit (B, KiB, MiB, GiB, KB, MB, "
+                             "GB), as 64MiB, of less than 2^63 bytes, is '",
+                             text, "'"));
+    }
+    take(*bytes);
+  };
+  return app.add_option_function<std::string>(name, read, description)->type_name("SIZE");
 }
 
 void AddBudget(CLI::App& app, v1::TuningOptions* options) {

@@ -228,6 +228,7 @@ absl::StatusOr<ErrataBans> BanArgs::Read() const {
   ErrataBans out;
   if (from_errata()) {
     std::ifstream file(errata_, std::ios::binary);
+    if (!file) return InvalidArgument("--errata: ", errata_, " cannot be read");
     ASSIGN_OR_RETURN(out, ReadErrata(file, errata_));
   } else {
     if (given_.reason().empty()) return absl::InvalidArgumentError("--reason: must be given");

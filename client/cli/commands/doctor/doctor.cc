@@ -161,7 +161,7 @@ class DoctorCommand final : public app::Command {
       findings_.insert(findings_.begin(), facts.begin(), facts.end());
       std::vector<std::string> secrets = NamesOfThisMachine();
       secrets.insert(secrets.end(), {context.settings().client.address.target, server_.state_dir(),
-                                     published_.folder(), server_.metrics_url()});
+                                     published_.folder(), server_.metrics_url(), agent_trouble_});
       for (app::Finding& finding : findings_) {
         finding.what = Redact(finding.what, secrets);
         finding.advice = Redact(finding.advice, secrets);
@@ -224,6 +224,7 @@ class DoctorCommand final : public app::Command {
     request.set_observer(true);  // the daemon measures the silence of agents
     const auto state = client_->Call<v1::FleetState>(request);
     if (absl::IsPermissionDenied(state.status())) return;
+    if (state.ok()) agent_trouble_ = state->agent_trouble();
     AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet);
   }
 
@@ -277,6 +278,7 @@ class DoctorCommand final : public app::Command {
   v1::ServerInfo server_;
   v1::ListEnvironmentsResponse environments_;
   v1::Publication published_;
+  std::string agent_trouble_;  // of PostgreSQL, perhaps with hosts and logins
   app::Findings findings_;
 };
 

@@ -121,7 +121,7 @@ class Tables {
         h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
                               " problems; stock is best in ", output::FormatShare(h.stock_is_best))
                : "stock choice and winner were not both timed");
-    add("search time", output::FormatAge(absl::Seconds(h.search_seconds)),
+    add("search time", FormatSeconds(h.search_seconds),
         "what the tunings took, on all nodes together");
     add("stale", output::FormatShare(h.stale),
         absl::StrCat("older than ", output::FormatAge(report_.options.stale_after),
@@ -263,6 +263,13 @@ class Tables {
 
   static Value Digits(double value) { return Value(absl::StrFormat("%.4g", value)).Right(); }
   static Value Times(double ratio) { return Value(TimesWord(ratio)).Right(); }
+  static std::string FormatSeconds(double seconds) {
+    // As on the page.
+    if (seconds < 120) return absl::StrFormat("%.3g s", seconds);
+    if (seconds < 7200) return absl::StrFormat("%.3g min", seconds / 60);
+    if (seconds < 48 * 3600) return absl::StrFormat("%.3g h", seconds / 3600);
+    return absl::StrFormat("%.3g d", seconds / 86'400);
+  }
   template <typename Row>
   std::string Problem(const Row& row) const {
     return input::ShortProblem(data_.ProblemOf(row).text);

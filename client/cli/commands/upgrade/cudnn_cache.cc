@@ -220,7 +220,8 @@ absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::str
   std::smatch parts;
   if (!std::regex_match(name, parts, std::regex(kCudnnVersion))) {
     return InvalidArgument(
-        "must be a version such as 9.28, a package such as torch==2.15, or a folder, is ", name);
+        "must be cuDNN 9: a version such as 9.28, a package such as torch==2.15, or a folder; is ",
+        name);
   }
   if (parts[2].matched) return Wheel{parts[1], parts[2] == "12" ? 12 : 13};
   return Wheel{name, VersionNumbers(name)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda()};

@@ -248,7 +248,8 @@ TEST_F(CudnnCacheTest, APackageWithoutAPinOfCudnn9IsRefused) {
        "torch==2.15 names nvidia-cudnn-cu13~=9.0; extra == \"cudnn\": give a version"},
       {R"("nvidia-cudnn-cu13==9.*")", "names nvidia-cudnn-cu13==9.*"},
       {R"("nvidia-cudnn-cu12==8.9.2.26")",
-       "must be a version such as 9.28, a package such as torch==2.15, or a folder, is 8.9"}};
+       "must be cuDNN 9: a version such as 9.28, a package such as torch==2.15, or a folder; is "
+       "8.9"}};
   for (const auto& [pin, words] : cases) {
     Pin(pin);
     const absl::Status status = Find("torch==2.15").status();
@@ -301,7 +302,8 @@ TEST_F(CudnnCacheTest, AFolderWithoutCudnnAndNonsenseAreRefused) {
   for (const char* name : {"8.9", "9", "9.", "9.x", "latest", "9.28+cu11"}) {
     const absl::Status status = Find(name).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("--to: must be a version such as 9.28"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("--to: must be cuDNN 9: a version such as 9.28"));
   }
   EXPECT_EQ(Asked(), "");
 }

@@ -123,7 +123,8 @@ TEST(ProblemKey, FromOutsideMustBeAProblemsOwn) {
   EXPECT_THAT(message([](ProblemKey* k) { k->spatial_rank = 77; }), HasSubstr("spatial"));
   EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 99; }),
               HasSubstr("0 to 4 operations"));
-  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 1; }), HasSubstr("epilogue: must be"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 1; }),
+              HasSubstr("epilogue: must be"));
   EXPECT_THAT(message([](ProblemKey* k) { k->epilogue[0] = 1; }), HasSubstr("canonical"));
   EXPECT_THAT(message([](ProblemKey* k) { k->intermediate_type = 2; }), HasSubstr("canonical"));
   EXPECT_THAT(message([](ProblemKey* k) { k->mode = 3; }),

@@ -267,7 +267,7 @@ def test_the_cudnn_of_a_torch_is_that_of_its_metadata(check, worker, own_cudnn, 
     assert result.code == 0 and f"torch 2.15.0 needs cuDNN {own}.77+cu13" in result.err, result
     assert f"cuDNN {own} > {own}: 23 problems" in result.err, result
     for package, code, words in (
-        ("torch==2.13", 2, f"or a folder, is 8{own[1:]}.77+cu13"),
+        ("torch==2.13", 2, f"or a folder; is 8{own[1:]}.77+cu13"),
         ("torch==2.99", 1, "--to: PyPI has no torch 2.99: it has 2.13.0 to 2.15.0"),
         ("onnxruntime-gpu==1.31.1", 2, "--to: must be a package that names one cuDNN; onnxruntime-gpu==1.31.1 names nvidia-"),
     ):  # fmt: skip

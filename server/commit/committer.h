@@ -202,7 +202,7 @@ class Committer {
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // The store has the key's tuning, or shall not have it: it does not wait any more.
-  void NoteKept(TuningKey key) REQUIRES(mutex_) {
+  void NoteKept(const TuningKey& key) REQUIRES(mutex_) {
     pending_.erase(key);
     waiting_ = static_cast<int64_t>(pending_.size());
   }

@@ -66,8 +66,12 @@ class BundleCall : public Reactor {
 
   void End(const grpc::Status& status) {
     log_.Finished(status);
+    GiveBack();
     this->Finish(status);
   }
+  // Gives back what the call took from the others: before its client has the end, and may begin the
+  // next call.
+  virtual void GiveBack() {}
 
   const std::string_view method_;
   WorkQueue* const queue_;
@@ -193,7 +197,6 @@ class ImportCall final : public BundleCall<grpc::ServerReadReactor<ByteBuffer>> 
         running_(running),
         context_(context),
         out_(out) {}
-  ~ImportCall() override { --*running_; }
 
   void Start() {
     if (++*running_ > kMaxImports) {
@@ -208,6 +211,8 @@ class ImportCall final : public BundleCall<grpc::ServerReadReactor<ByteBuffer>> 
   }
 
  private:
+  void GiveBack() override { --*running_; }
+
   grpc::Status Keep() {
     v1::ImportBundleRequest request;
     grpc::Status read = ReadMessage(message_, &request);

@@ -645,11 +645,15 @@ def test_samples_under_a_low_clock_are_dropped(bench):
 
     thread = threading.Thread(target=throttle)
     thread.start()
-    tuning = it.tuned(LARGE)
+    # In one race the low clocks may meet other candidates alone.
+    for _ in range(5):
+        tuning = it.tuned(LARGE, "--force")
+        winner = tuning.candidates[tuning.winner]
+        assert abs(winner["smClockMhz"] - 1980) < 60
+        if winner["sampleCount"] < tuning.tuning["rounds"]:
+            break
     over.set()
     thread.join()
-    winner = tuning.candidates[tuning.winner]
-    assert abs(winner["smClockMhz"] - 1980) < 60
     assert 8 <= winner["sampleCount"] < tuning.tuning["rounds"], tuning.tuning
 
 

@@ -36,12 +36,12 @@ TEST(Listener, ASocketWhoseConnectionsNeverEndKeepsNeitherTheOthersNorStopWaitin
     EXPECT_TRUE(Connect(NewSocket(), flooded));
   };
   std::promise<void> taken;
-  ASSERT_TRUE(listener.Add({true, flooded, "", "", Role::kTune}, again).ok());
+  ASSERT_TRUE(listener.Add({{true, flooded}, Role::kTune}, again).ok());
   const auto take = [&taken](int fd) {
     close(fd);
     taken.set_value();
   };
-  ASSERT_TRUE(listener.Add({true, other, "", "", Role::kAdmin}, take).ok());
+  ASSERT_TRUE(listener.Add({{true, other}, Role::kAdmin}, take).ok());
   ASSERT_TRUE(Connect(NewSocket(), flooded));
   const UniqueFd end = NewSocket();
   ASSERT_TRUE(Connect(end, other));
@@ -54,7 +54,7 @@ TEST(Listener, AConnectionIsClosedWhenTheProcessHasNoFileLeft) {
   const TempDir dir;
   const std::string path = dir.path("socket");
   Listener listener(1 << 16);
-  ASSERT_TRUE(listener.Add({true, path, "", "", Role::kAdmin}, [](int fd) { close(fd); }).ok());
+  ASSERT_TRUE(listener.Add({{true, path}, Role::kAdmin}, [](int fd) { close(fd); }).ok());
   const UniqueFd end = NewSocket();
   const timeval minute{60, 0};
   setsockopt(end.get(), SOL_SOCKET, SO_RCVTIMEO, &minute, sizeof(minute));

@@ -23,8 +23,8 @@ constexpr double kScreenFactor = 1.1;
 constexpr int kFirstLook = 12;
 // The factor from the rounds of one look to those of the next.
 constexpr double kGrowth = 1.5;
-// The chance, at one look, that a candidate which is not slower is taken for slower. A candidate
-// which is slower is taken for as fast with the same chance.
+// Each time the race compares two candidates, it errs in either direction with at most this chance:
+// it takes one for slower that is not, or one for as fast that is slower.
 constexpr double kLookTail = 0.001;
 // Rounds from which the noise may end the race, and clocks are believed to
 // be a candidate's own.

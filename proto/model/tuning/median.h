@@ -31,9 +31,9 @@ inline double Median(std::vector<double> values) {
 // < 0.5.
 inline std::optional<Interval> MedianInterval(std::vector<double> values, double tail) {
   const size_t n = values.size();
-  // The highest rank, from 1, such that no more than `tail` of all samples of size n have their
-  // value of that rank above the median; 0: there is none. By the terms of the binomial
-  // distribution with p = 1/2.
+  // `rank` becomes the highest rank, counted from 1, such that no more than `tail` of all samples
+  // of size n have their value of that rank above the median. It stays 0 where no rank is so. The
+  // loop adds up the terms of the binomial distribution with p = 1/2.
   double log_term = -static_cast<double>(n) * std::log(2.0);
   double cumulative = 0;
   size_t rank = 0;

@@ -65,7 +65,7 @@ absl::Status DriverStatus(cudaError_t error, int driver) {
 absl::StatusOr<int> CountGpus() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  int driver = 0;  // and stays so where there is none
+  int driver = 0;  // CUDA leaves it at 0 where no driver is installed
   cudaDriverGetVersion(&driver);
   RETURN_IF_ERROR(DriverStatus(error, driver));
   return error == cudaSuccess ? count : 0;

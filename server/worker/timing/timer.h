@@ -66,7 +66,7 @@ struct TimedWork {
   // Copies of all memory that the work touches, 1 at least. Behind a blocking kernel runs on
   // different copies share one flush.
   int copies = 1;
-  // The tensor of each copy that the layer before wrote; empty where there is none.
+  // Per copy, the tensor that the layer before wrote. Empty for work without such a tensor.
   std::vector<MemorySpan> inputs;
   TimedRun expected;          // see PlanSample
   int sample_us = kSampleUs;  // see PlanSample

@@ -61,7 +61,7 @@ void FillBundleTuning(const Tuning& tuning, int environment, bool with_samples, 
 // what its times are held against. Pure function.
 absl::StatusOr<Tuning> FromBundleTuning(const v1::Tuning& row,
                                         const BundleEnvironmentRow& environment, absl::Time now);
-// UNSPECIFIED for errors that FromBundleTuning did not make.
+// `status` is FromBundleTuning's; UNSPECIFIED: it is OK.
 v1::RefusalReason RefusalReasonOf(const absl::Status& status);
 
 }  // namespace convtune::db::bundle

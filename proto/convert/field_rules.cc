@@ -17,10 +17,6 @@ void FieldRules::Add(std::string_view field, std::string rule) {
   violations_->push_back({std::string(field), std::move(rule)});
 }
 
-void FieldRules::Require(bool holds, std::string_view field, std::string_view rule) {
-  if (!holds) Add(field, std::string(rule));
-}
-
 void FieldRules::Range(std::string_view field, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high) {
     Add(field, Concat("must be ", low, " to ", high, ", is ", value));

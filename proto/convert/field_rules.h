@@ -23,9 +23,15 @@ class FieldRules {
 
   // True if nothing was added since.
   bool ok() const { return violations_->size() == size_before_; }
+  // INVALID_ARGUMENT with the first violation that was added since.
+  absl::Status First() const {
+    return ok() ? absl::OkStatus() : ViolationError((*violations_)[size_before_]);
+  }
 
   void Add(std::string_view field, std::string rule);
-  void Require(bool holds, std::string_view field, std::string_view rule);
+  void Require(bool holds, std::string_view field, std::string_view rule) {
+    if (!holds) Add(field, std::string(rule));
+  }
   void Range(std::string_view field, int64_t value, int64_t low, int64_t high);
   // In Unicode code points. With `low` above 0 an empty value is missing.
   void Length(std::string_view field, std::string_view value, size_t low, size_t high);

@@ -58,12 +58,17 @@ absl::StatusOr<Report> ReadPlan(const snapshot::ObservedPlanDatagram& datagram, 
   if (datagram.engine_index < 0) {
     return absl::InvalidArgumentError("engine_index: must not be negative");
   }
+  // What is taken is stored, and a record's reader and a bundle's refuse the rest.
+  if (((datagram.numerical_notes | datagram.behavior_notes) & 1) != 0) {
+    return absl::InvalidArgumentError("notes: must be those that cuDNN has, from bit 1 on");
+  }
   EngineConfig config;
   config.engine_index = datagram.engine_index;
   for (uint32_t i = 0; i < datagram.knob_count; ++i) {
     const auto& knob = datagram.knobs[i];
-    if (!config.knobs.empty() && config.knobs.back().first >= knob.type) {
-      return absl::InvalidArgumentError("knobs: must be ordered by type, each type once");
+    if (knob.type < 0 || (!config.knobs.empty() && config.knobs.back().first >= knob.type)) {
+      return absl::InvalidArgumentError(
+          "knobs: must be of types from 0 on, ordered by type, each type once");
     }
     config.knobs.emplace_back(knob.type, knob.value);
   }

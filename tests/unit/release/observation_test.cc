@@ -82,6 +82,14 @@ TEST(Observation, EveryKindOfNonsenseIsRefusedByName) {
   plan.knobs[1].type = plan.knobs[0].type;
   ExpectRefused(plan, "knobs");
   plan = PlanOf(kProblem, kH200, 34);
+  plan.knobs[0].type = -1;
+  ExpectRefused(plan, "knobs");
+  for (uint32_t* notes : {&plan.numerical_notes, &plan.behavior_notes}) {
+    plan = PlanOf(kProblem, kH200, 34);
+    *notes = 1;
+    ExpectRefused(plan, "notes");
+  }
+  plan = PlanOf(kProblem, kH200, 34);
   plan.workspace_bytes = -5;
   ExpectRefused(plan, "workspace_bytes");
   plan = PlanOf(kProblem, kH200, 34);

@@ -169,20 +169,10 @@ int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement
 double Statement::Real(int column) const { return sqlite3_column_double(statement_.get(), column); }
 
 std::string_view Statement::Text(int column) const {
-  const auto* text = sqlite3_column_text(statement_.get(), column);
-  if (text == nullptr) {
-    return {};
-  }
-  return {reinterpret_cast<const char*>(text),
-          static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
-}
-
-std::string_view Statement::Blob(int column) const {
-  const void* blob = sqlite3_column_blob(statement_.get(), column);
-  if (blob == nullptr) {
-    return {};
-  }
-  return {static_cast<const char*>(blob),
+  // It gives the bytes of a text too, and the text of a number.
+  const void* bytes = sqlite3_column_blob(statement_.get(), column);
+  if (bytes == nullptr) return {};
+  return {static_cast<const char*>(bytes),
           static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
 }
 

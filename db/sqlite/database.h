@@ -59,8 +59,8 @@ class Statement {
   bool IsNull(int column) const;
   int64_t Int(int column) const;
   double Real(int column) const;
+  // A text, or the bytes of a blob; of a number its text.
   std::string_view Text(int column) const;
-  std::string_view Blob(int column) const;
 
  private:
   friend class Database;

@@ -126,7 +126,7 @@ class FieldReader {
     value = number == E{} ? std::nullopt : std::optional<E>(number);
     if (value && (number < first || number > last)) Refuse(name, "unknown number");
   }
-  void Blob(std::string_view /*name*/, std::string& value) { value = statement_.Blob(next_++); }
+  void Blob(std::string_view /*name*/, std::string& value) { value = statement_.Text(next_++); }
 
   // Names the first column whose value this program does not know, and says why; empty if
   // all values are known.

@@ -8,6 +8,7 @@
 #include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/tuning/ranking.h"
 
 namespace convtune::db {
 namespace {
@@ -63,7 +64,7 @@ absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
   if (!tuning.ok()) {
     return absl::DataLossError(Concat(options_.path, ": was changed while it is in use"));
   }
-  options_.prepare(&*tuning);
+  RankCandidates(&tuning->candidates);
   return TuningRecord{*std::move(tuning), entry.environment->environment};
 }
 

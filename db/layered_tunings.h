@@ -32,15 +32,13 @@ class BundleLayer {
     absl::Time now;  // what the rows' times are held against
     // Told of each row that breaks a rule and is left out.
     std::function<void(const std::string&)> refused = [](const std::string&) {};
-    // Applied to each tuning that is read, for example to rank its candidates.
-    std::function<void(Tuning*)> prepare = [](Tuning*) {};
   };
 
   // Reads and judges all of it. DATA_LOSS: damaged; PERMISSION_DENIED: its
   // signature.
   static absl::StatusOr<std::unique_ptr<BundleLayer>> Open(Options options);
 
-  // With the samples that the bundle has. NOT_FOUND if it is not there.
+  // Ranked anew, with the samples that the bundle has. NOT_FOUND if it is not there.
   absl::StatusOr<TuningRecord> Get(const TuningKey& key);
   bool Has(const TuningKey& key) const { return by_digest_.contains(key.Digest()); }
   // REQUIRES: place < size(). In the order of (environment text, problem text).

@@ -26,7 +26,6 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/systemd.h"
 #include "proto/model/tuning/ban.h"
-#include "proto/model/tuning/ranking.h"
 #include "proto/monitoring/log.h"
 #include "server/convtuned/flags.h"
 #include "server/convtuned/gpu_watchers.h"
@@ -142,7 +141,6 @@ absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
     options.trusted = keys;
     options.now = clock->Now();
     options.refused = [](const std::string& text) { log::Warn("left out: $0", text); };
-    options.prepare = [](Tuning* tuning) { RankCandidates(&tuning->candidates); };
     absl::StatusOr<std::unique_ptr<db::BundleLayer>> layer =
         db::BundleLayer::Open(std::move(options));
     if (!layer.ok()) {

@@ -17,7 +17,6 @@ class LayeredTuningsTest : public ::testing::Test {
     BundleLayer::Options options;
     options.path = path;
     options.now = ManualClock().now;
-    options.prepare = [this](Tuning*) { ++prepared_; };
     auto layer = BundleLayer::Open(options);
     ASSERT_TRUE(layer.ok()) << layer.status();
     layers_.push_back(*std::move(layer));
@@ -41,7 +40,6 @@ class LayeredTuningsTest : public ::testing::Test {
   TestFolder folder_;
   MemoryStore memory_;
   std::vector<std::unique_ptr<BundleLayer>> layers_;
-  int prepared_ = 0;
 };
 
 TEST_F(LayeredTuningsTest, GivesWhatALayerHas) {
@@ -49,7 +47,6 @@ TEST_F(LayeredTuningsTest, GivesWhatALayerHas) {
   const auto got = Store().GetTuning(bundle::ValidTuning(2).key);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(*got, bundle::Imported(bundle::ValidTuning(2)));
-  EXPECT_EQ(prepared_, 1);
   EXPECT_TRUE(absl::IsNotFound(Store().GetTuning(bundle::ValidTuning(4).key).status()));
 }
 

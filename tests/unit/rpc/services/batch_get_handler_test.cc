@@ -13,7 +13,6 @@
 
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/layered_tunings.h"
-#include "proto/model/tuning/ranking.h"
 #include "server/rpc/messages/request_validator.h"
 #include "tests/unit/db/bundle/bundle_files.h"
 #include "tests/unit/tuner/tuner_fixture.h"
@@ -300,7 +299,6 @@ TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   db::BundleLayer::Options layer;
   layer.path = folder.File("base");
   layer.now = time_.Now();
-  layer.prepare = [](Tuning* tuning) { RankCandidates(&tuning->candidates); };
   std::vector<std::unique_ptr<db::BundleLayer>> layers;
   layers.push_back(db::BundleLayer::Open(layer).value());
   options_.bases = layers;

@@ -34,9 +34,6 @@ struct StoredTuning {
 // Gives one after the other, then nothing; an error ends it.
 using TuningSource = std::function<absl::StatusOr<std::optional<TuningRecord>>()>;
 
-// True if the key's tuning waits to be delivered to the fleet.
-using WaitsForFleet = std::function<absl::StatusOr<bool>(const TuningKey&)>;
-
 // Thread-safe. A mutation that returned OK survives kill -9 and power loss;
 // one that did not return OK left nothing behind. UNAVAILABLE or
 // RESOURCE_EXHAUSTED: the disk refused, trying again may succeed.
@@ -45,7 +42,8 @@ class TuningStore {
   virtual ~TuningStore() = default;
 
   // Writes the tuning, replacing what the key had. Environment rows are made
-  // as needed. `environment` is the key's, with the full GPU model.
+  // as needed. `environment` is the key's, with the full GPU model; INVALID_ARGUMENT if it is not.
+  // Numbers are not judged: who measures, reads a bundle or a datagram has done so.
   virtual absl::Status PutTuning(const Tuning& tuning, const Environment& environment) = 0;
   // Writes all that `next` gives until it gives nothing, in one transaction; an
   // error of `next` leaves nothing behind, either. `next` may read the store,
@@ -63,6 +61,8 @@ class TuningStore {
   // meanwhile, the callbacks must not.
   virtual absl::Status ForEachStored(const std::function<bool(StoredTuning)>& visit,
                                      const std::function<void(const std::string&)>& corrupt) = 0;
+  // True if the key's tuning waits to be delivered to the fleet.
+  virtual absl::StatusOr<bool> WaitsForFleet(const TuningKey& key) = 0;
   // Every environment that has rows.
   virtual absl::StatusOr<std::vector<Environment>> ListEnvironments() = 0;
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -340,37 +339,11 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
   return absl::OkStatus();
 }
 
-// INVALID_ARGUMENT, naming the field, if a number is NaN or infinite.
-absl::Status CheckNumbers(const Tuning& tuning) {
-  for (size_t i = 0; i < tuning.candidates.size(); ++i) {
-    const Candidate& c = tuning.candidates[i];
-    std::vector<std::pair<const char*, double>> numbers = {{"median_us", c.median_us},
-                                                           {"q1_us", c.q1_us},
-                                                           {"q3_us", c.q3_us},
-                                                           {"low_us", c.low_us},
-                                                           {"high_us", c.high_us},
-                                                           {"host_us", c.host_us},
-                                                           {"sm_clock_mhz", c.sm_clock_mhz},
-                                                           {"error", c.error.value_or(0)},
-                                                           {"find_us", c.find_us}};
-    for (const TimeSummary& time : c.other_times) {
-      numbers.emplace_back("other_times", time.median_us + time.low_us + time.high_us);
-    }
-    for (const auto& [field, value] : numbers) {
-      if (std::isfinite(static_cast<float>(value))) continue;
-      return absl::InvalidArgumentError(
-          Concat("candidates[", i, "].", field, ": must be a finite number"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // In a transaction of the caller, who rolls it back on any error: stores the tuning in place of
-// what its key had. Returns the id of the environment's row. INVALID_ARGUMENT, naming the field, if
-// `environment` is not the key's, or CheckNumbers refuses. `last`: see EnvironmentId.
+// what its key had. Returns the id of the environment's row. INVALID_ARGUMENT if `environment` is
+// not the key's. `last`: see EnvironmentId.
 absl::StatusOr<int64_t> StoreTuning(const sqlite::Database& database, const Tuning& tuning,
                                     const Environment& environment, EnvironmentRow* last) {
-  RETURN_IF_ERROR(CheckNumbers(tuning));
   ASSIGN_OR_RETURN(const int64_t environment_id,
                    EnvironmentId(database, tuning.key.environment_text, &environment, last));
   // Rows number themselves before they are written, since the number is part of the checksum.
@@ -547,7 +520,6 @@ absl::StatusOr<Portfolio> ToPortfolio(std::vector<ChoiceRow> rows,
 }
 
 // Replaces what the release had for the same problems, in a transaction of the caller.
-// INVALID_ARGUMENT, naming the field, if a number is NaN or infinite.
 absl::Status StorePortfolios(sqlite::Database& database, int64_t release,
                              const std::vector<Portfolio>& portfolios) {
   ASSIGN_OR_RETURN(sqlite::Statement erase,
@@ -566,10 +538,6 @@ absl::Status StorePortfolios(sqlite::Database& database, int64_t release,
     RETURN_IF_ERROR(erase.Bind(row.environment_id, row.problem_text, release).Run());
     if (portfolio.choices.empty()) RETURN_IF_ERROR(sqlite::WriteRow(row, &insert));
     for (const Choice& choice : portfolio.choices) {
-      if (!std::isfinite(choice.candidate.median_us)) {
-        return absl::InvalidArgumentError(
-            Concat("choices[", row.place, "].median_us: must be a finite number"));
-      }
       row.choice = choice;
       row.candidate = choice.candidate.id;
       if (!choice.candidate.timed()) row.choice.candidate.median_us = 0;
@@ -1019,7 +987,7 @@ class StoreFile final : public SqliteStore {
     });
   }
 
-  absl::StatusOr<bool> IsInOutbox(const TuningKey& key) override {
+  absl::StatusOr<bool> WaitsForFleet(const TuningKey& key) override {
     return Read([&](sqlite::Database& database) -> absl::StatusOr<bool> {
       ASSIGN_OR_RETURN(
           const int64_t rows,

@@ -67,8 +67,6 @@ class SqliteStore : public TuningStore {
   // Puts every tuning of origin LOCAL in, which is not in already, and, for a fleet
   // that lost them, of origin FLEET. Returns how many.
   virtual absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet) = 0;
-  // True if the key's tuning waits.
-  virtual absl::StatusOr<bool> IsInOutbox(const TuningKey& key) = 0;
   // Without `agent_silence`.
   virtual absl::StatusOr<v1::FleetState> GetOutboxStatus() = 0;
   virtual absl::Status SetFleetRelease(int64_t release) = 0;

@@ -309,12 +309,11 @@ void Committer::MarkAndRank(Tuning* tuning) const {
   decision::NoteQuarantined(tuning);
 }
 
-absl::StatusOr<v1::ApplyTuningsResponse> Committer::ApplyFleet(const db::TuningSource& next,
-                                                               const db::WaitsForFleet& waits) {
+absl::StatusOr<v1::ApplyTuningsResponse> Committer::ApplyFleet(const db::TuningSource& next) {
   MutexLock lock(mutex_);
   v1::ApplyTuningsResponse counts;
   const auto changes = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
-    ASSIGN_OR_RETURN(const bool own_waits, waits(tuning->key));
+    ASSIGN_OR_RETURN(const bool own_waits, store_->WaitsForFleet(tuning->key));
     if (own_waits || pending_.contains(tuning->key)) {
       v1::FleetKey* const deferred = counts.add_deferred();
       deferred->set_environment_text(tuning->key.environment_text);

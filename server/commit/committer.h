@@ -69,8 +69,7 @@ class Committer {
   // Puts each of the tunings in place of whatever is stored, as Import, so that
   // every node has the same; but not where a tuning of this node was not
   // delivered yet, which would be lost. Their origin must be FLEET.
-  absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleet(const db::TuningSource& next,
-                                                      const db::WaitsForFleet& waits);
+  absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleet(const db::TuningSource& next);
 
   // Reads the key's tuning with its samples. NOT_FOUND if nothing is stored under the key.
   absl::StatusOr<Tuning> Get(const TuningKey& key) {

@@ -1,6 +1,7 @@
 #include "server/decision/evidence.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +17,12 @@ int Count(const Tuning& tuning, CandidateStatus status) {
 }
 
 // Rounds its numbers to float, as its record stores them: intervals that touch are compared
-// the same way now and after the tuning was read from the database.
+// the same way now and after the tuning was read from the database. What a float cannot hold
+// becomes the largest that it can: a record has finite numbers alone.
 void RoundToRecord(Candidate* candidate) {
-  const auto round = [](double* value) { *value = static_cast<float>(*value); };
+  const auto round = [](double* value) {
+    *value = static_cast<float>(std::min<double>(*value, std::numeric_limits<float>::max()));
+  };
   for (double* value :
        {&candidate->median_us, &candidate->q1_us, &candidate->q3_us, &candidate->low_us,
         &candidate->high_us, &candidate->find_us, &candidate->host_us, &candidate->sm_clock_mhz}) {

@@ -166,9 +166,8 @@ class TunerImpl final : public Tuner {
   }
 
   absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
-      const db::TuningSource& next, const db::WaitsForFleet& waits) override {
-    ASSIGN_OR_RETURN(v1::ApplyTuningsResponse counts,
-                     committer_.ApplyFleet(UntilDrain(next), waits));
+      const db::TuningSource& next) override {
+    ASSIGN_OR_RETURN(v1::ApplyTuningsResponse counts, committer_.ApplyFleet(UntilDrain(next)));
     RETURN_IF_ERROR(ReadStoredEnvironments());
     return counts;
   }

@@ -114,7 +114,7 @@ class Tuner {
   virtual absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) = 0;
   // See Committer::ApplyFleet. UNAVAILABLE as ImportTunings.
   virtual absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
-      const db::TuningSource& next, const db::WaitsForFleet& waits) = 0;
+      const db::TuningSource& next) = 0;
   // Pins the best candidate that fits the pattern and is not banned. NOT_FOUND: no tuning;
   // FAILED_PRECONDITION: the tuning does not list such a candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,

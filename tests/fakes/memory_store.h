@@ -23,6 +23,8 @@ class MemoryStore : public MemoryReleaseStore {
     MutexLock lock(mutex_);
     failure_ = std::move(status);
   }
+  // The problem whose tuning WaitsForFleet() is true for; not to be changed while others read it.
+  std::string waits_for_fleet;
   int put_count() const {
     MutexLock lock(mutex_);
     return put_count_;
@@ -75,6 +77,9 @@ class MemoryStore : public MemoryReleaseStore {
       if (!visit({tuning.key, [visited = tuning] { return visited; }})) break;
     }
     return absl::OkStatus();
+  }
+  absl::StatusOr<bool> WaitsForFleet(const TuningKey& key) override {
+    return key.problem_text == waits_for_fleet;
   }
   absl::StatusOr<std::vector<Environment>> ListEnvironments() override {
     MutexLock lock(mutex_);

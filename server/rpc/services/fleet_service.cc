@@ -67,10 +67,7 @@ class FleetService final : public RawService {
             if (given == args.records.size()) return std::nullopt;
             return args.records[given++];
           };
-          ASSIGN_OR_RETURN(*reply,
-                           options_.tuner->ApplyFleetTunings(next, [this](const TuningKey& key) {
-                             return options_.outbox->IsInOutbox(key);
-                           }));
+          ASSIGN_OR_RETURN(*reply, options_.tuner->ApplyFleetTunings(next));
           reply->mutable_refused()->Assign(args.refused.begin(), args.refused.end());
           return absl::OkStatus();
         });

@@ -221,8 +221,7 @@ TEST_F(OutdatedTest, NeitherABundleNorTheFleetPutsAGuessInItsPlace) {
   EXPECT_EQ(committer_.Import(once)->kept_count(), 1);
   given = false;
   guess_.origin = Origin::kFleet;
-  const auto waits = [](const TuningKey&) -> absl::StatusOr<bool> { return false; };
-  EXPECT_EQ(committer_.ApplyFleet(once, waits)->unchanged_count(), 1);
+  EXPECT_EQ(committer_.ApplyFleet(once)->unchanged_count(), 1);
   EXPECT_EQ(OnDisk(), measured_);
 }
 

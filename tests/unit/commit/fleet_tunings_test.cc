@@ -29,9 +29,7 @@ class ApplyFleetTest : public ::testing::Test {
       if (place == tunings.size()) return std::nullopt;
       return db::TuningRecord{tunings[place++], TheEnvironment()};
     };
-    const auto counts = committer_.ApplyFleet(next, [this](const TuningKey& key) {
-      return absl::StatusOr<bool>(waiting_ == key.problem_text);
-    });
+    const auto counts = committer_.ApplyFleet(next);
     EXPECT_TRUE(counts.ok()) << counts.status();
     return counts.ok() ? *counts : v1::ApplyTuningsResponse();
   }
@@ -44,7 +42,6 @@ class ApplyFleetTest : public ::testing::Test {
   lookup::TuningIndex index_;
   SystemClock clock_;
   Committer committer_{&store_, &index_, &clock_};
-  std::string waiting_;  // the problem that the node has to deliver first
 };
 
 TEST_F(ApplyFleetTest, TakesThePlaceOfBetterEvidence) {
@@ -62,7 +59,7 @@ TEST_F(ApplyFleetTest, TakesThePlaceOfBetterEvidence) {
 
 TEST_F(ApplyFleetTest, LeavesWhatWasNotDeliveredYet) {
   ASSERT_TRUE(committer_.Commit(Made(1, 5, Origin::kLocal), TheEnvironment(), false));
-  waiting_ = Key(1).problem_text;
+  store_.waits_for_fleet = Key(1).problem_text;
   const v1::ApplyTuningsResponse counts =
       Apply({Made(1, 7, Origin::kFleet), Made(2, 8, Origin::kFleet)});
   EXPECT_EQ(counts.taken_count(), 1);

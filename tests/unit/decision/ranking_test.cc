@@ -1,6 +1,7 @@
 #include "proto/model/tuning/ranking.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -122,6 +123,15 @@ TEST(RankCandidates, DoesNotDependOnTheOrderOfTheInput) {
 
 TEST(FinishTuning, NothingTimedIsHeuristic) {
   EXPECT_EQ(TuningOf({Finalized(0)}).evidence, Evidence::kHeuristic);
+}
+
+TEST(FinishTuning, ANumberThatARecordCannotHoldIsTheLargestThatItCan) {
+  Tuning tuning;
+  tuning.candidates = {Timed(0, 50)};
+  tuning.candidates[0].host_us = tuning.candidates[0].sm_clock_mhz = 1e300;
+  FinishTuning({}, &tuning);
+  EXPECT_EQ(tuning.candidates[0].host_us, std::numeric_limits<float>::max());
+  EXPECT_EQ(tuning.candidates[0].sm_clock_mhz, std::numeric_limits<float>::max());
 }
 
 TEST(FinishTuning, RanksByTheNumbersThatTheRecordKeeps) {

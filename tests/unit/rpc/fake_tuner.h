@@ -54,20 +54,13 @@ class FakeTuner : public tuner::Tuner {
   int64_t deleted_fleet_ban = 0;
 
   absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
-      const db::TuningSource& next, const db::WaitsForFleet& waits) override {
+      const db::TuningSource& next) override {
     v1::ApplyTuningsResponse counts;
     while (true) {
       ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
       if (!record.has_value()) return counts;
-      ASSIGN_OR_RETURN(const bool waiting, waits(record->tuning.key));
-      if (waiting) {
-        v1::FleetKey* const deferred = counts.add_deferred();
-        deferred->set_environment_text(record->tuning.key.environment_text);
-        deferred->set_problem_text(record->tuning.key.problem_text);
-      } else {
-        imported.push_back(std::move(record->tuning));
-        counts.set_taken_count(counts.taken_count() + 1);
-      }
+      imported.push_back(std::move(record->tuning));
+      counts.set_taken_count(counts.taken_count() + 1);
     }
   }
 

@@ -168,8 +168,7 @@ TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarant
     of_fleet.origin = Origin::kFleet;
     return db::TuningRecord{of_fleet, *Environment::Parse(of_fleet.key.environment_text)};
   };
-  const auto none_waits = [](const TuningKey&) { return absl::StatusOr<bool>(false); };
-  ASSERT_EQ(tuner_->ApplyFleetTunings(next, none_waits)->taken_count(), 1);
+  ASSERT_EQ(tuner_->ApplyFleetTunings(next)->taken_count(), 1);
   EXPECT_EQ(*tuner_->DeleteTunings("", {Problem(1), Problem(2)}, /*only_from_fleet=*/true), 1);
   EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);

@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <limits>
 
 #include "absl/time/clock.h"
 #include "db/fleet/evidence.h"
@@ -119,6 +120,15 @@ TEST_F(FleetDelivered, ThinningTakesWhatWasSupersededAndNothingElse) {
   // The third is young, the fourth is current.
   EXPECT_EQ(Number("SELECT SUM(sequence) FROM evidence"), 7);
   EXPECT_THAT(All(), ::testing::SizeIs(1));
+}
+
+TEST_F(FleetDelivered, RefusesANumberThatIsNoneAndNamesIt) {
+  Tuning tuning = ValidSampleTuning(1);
+  tuning.candidates[1].median_us = std::numeric_limits<double>::quiet_NaN();
+  const absl::Status status = engine_.Put(tuning, SampleEnvironment());
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("candidates[1]"));
+  EXPECT_TRUE(All().empty());
 }
 
 TEST_F(FleetDelivered, OneThinsInADay) {

@@ -169,8 +169,8 @@ TEST_F(OutboxTest, RequeuePutsInWhatIsNotInAlready) {
 
 TEST_F(OutboxTest, KnowsWhichKeysWait) {
   Put(1);
-  EXPECT_TRUE(*store_->IsInOutbox(SampleTuning(1).key));
-  EXPECT_FALSE(*store_->IsInOutbox(SampleTuning(2).key));
+  EXPECT_TRUE(*store_->WaitsForFleet(SampleTuning(1).key));
+  EXPECT_FALSE(*store_->WaitsForFleet(SampleTuning(2).key));
 }
 
 TEST_F(OutboxTest, KnowsTheEpochOfWhatWasAcknowledgedLast) {

@@ -32,21 +32,22 @@ StoredTuning Decoded(Tuning tuning) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) {
-  std::unique_ptr<BundleLayer> layer(new BundleLayer(std::move(options)));
-  const Options& o = layer->options_;
-  ASSIGN_OR_RETURN(std::unique_ptr<bundle::BundleReader> reader,
-                   bundle::BundleReader::Open(o.path));
+absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(
+    const std::string& path, const std::vector<std::string>& trusted, absl::Time now,
+    const std::function<void(const std::string&)>& refused) {
+  std::unique_ptr<BundleLayer> layer(new BundleLayer(path, now));
+  ASSIGN_OR_RETURN(std::unique_ptr<bundle::BundleReader> reader, bundle::BundleReader::Open(path));
   RETURN_IF_ERROR(
-      bundle::ReadWholeBundle(reader.get(), o.trusted, [&](const bundle::BundleEntry& entry) {
-        const auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, o.now);
+      bundle::ReadWholeBundle(reader.get(), trusted, [&](const bundle::BundleEntry& entry) {
+        const auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, now);
         if (!tuning.ok()) {
-          o.refused(Concat(o.path, ": ", bundle::RefusalText(entry, tuning.status())));
+          refused(Concat(path, ": ", bundle::RefusalText(entry, tuning.status())));
           return;
         }
         layer->offsets_.push_back(entry.offset);
         layer->by_digest_.try_emplace(tuning->key.Digest(), entry.offset);
-        // In the order of their texts, with the full model of the first place.
+        // Tunings come in the order of their environments' texts. The full model of a GPU is that
+        // of its first tuning.
         if (layer->environments_.empty() ||
             layer->environments_.back().ToText() != entry.environment->text) {
           layer->environments_.push_back(entry.environment->environment);
@@ -60,9 +61,9 @@ absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) 
 absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const bundle::BundleEntry entry, reader_->ReadAt(offset));
-  auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, options_.now);
+  auto tuning = bundle::FromBundleTuning(*entry.row, *entry.environment, now_);
   if (!tuning.ok()) {
-    return absl::DataLossError(Concat(options_.path, ": was changed while it is in use"));
+    return absl::DataLossError(Concat(path_, ": was changed while it is in use"));
   }
   RankCandidates(&tuning->candidates);
   return TuningRecord{*std::move(tuning), entry.environment->environment};
@@ -73,7 +74,7 @@ absl::StatusOr<TuningRecord> BundleLayer::Get(const TuningKey& key) {
     ASSIGN_OR_RETURN(TuningRecord record, Read(found->second));
     if (record.tuning.key == key) return record;
   }
-  return absl::NotFoundError(Concat("no tuning of ", key.problem_text, " in ", options_.path));
+  return absl::NotFoundError(Concat("no tuning of ", key.problem_text, " in ", path_));
 }
 
 absl::StatusOr<Tuning> BundleLayer::At(size_t place) {

@@ -25,18 +25,12 @@ namespace convtune::db {
 // place.
 class BundleLayer {
  public:
-  struct Options {
-    std::string path;
-    // Keys (32 bytes each), one of which must have signed it; empty: any.
-    std::vector<std::string> trusted;
-    absl::Time now;  // what the rows' times are held against
-    // Told of each row that breaks a rule and is left out.
-    std::function<void(const std::string&)> refused = [](const std::string&) {};
-  };
-
-  // Reads and judges all of it. DATA_LOSS: damaged; PERMISSION_DENIED: its
-  // signature.
-  static absl::StatusOr<std::unique_ptr<BundleLayer>> Open(Options options);
+  // Reads and judges all of it; rows' times are held against `now`. One of the keys `trusted` (32
+  // bytes each) must have signed it; empty: any, or none. `refused` is told of each row that breaks
+  // a rule and is left out. DATA_LOSS: damaged; PERMISSION_DENIED: its signature.
+  static absl::StatusOr<std::unique_ptr<BundleLayer>> Open(
+      const std::string& path, const std::vector<std::string>& trusted, absl::Time now,
+      const std::function<void(const std::string&)>& refused);
 
   // Ranked anew, with the samples that the bundle has. NOT_FOUND if it is not there.
   absl::StatusOr<TuningRecord> Get(const TuningKey& key);
@@ -48,10 +42,11 @@ class BundleLayer {
   size_t size() const { return offsets_.size(); }
 
  private:
-  explicit BundleLayer(Options options) : options_(std::move(options)) {}
+  BundleLayer(std::string path, absl::Time now) : path_(std::move(path)), now_(now) {}
   absl::StatusOr<TuningRecord> Read(int64_t offset) EXCLUDES(mutex_);
 
-  const Options options_;
+  const std::string path_;
+  const absl::Time now_;
   // Not changed after Open.
   std::vector<int64_t> offsets_;
   // By digest alone: were two keys to share one, the second would not be found.

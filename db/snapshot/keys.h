@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "proto/model/model_slug.h"
 #include "proto/model/problem/tensor_rules.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
@@ -157,34 +158,10 @@ inline bool operator==(const EnvironmentKey& a, const EnvironmentKey& b) {
   return memcmp(&a, &b, sizeof a) == 0;
 }
 
-// Writes the slug of a GPU's name: lower case, runs of anything but letters and
-// digits one '-', none at the ends. False if it is empty or too long.
+// Sets the slug of a GPU's name (WriteSlug). False if it is empty or too long.
 inline bool SetModelSlug(const char* name, size_t length, EnvironmentKey* key) {
   memset(key->gpu_model, 0, sizeof key->gpu_model);
-  size_t size = 0;
-  bool gap = false;
-  for (size_t i = 0; i < length; ++i) {
-    char c = name[i];
-    if (c >= 'A' && c <= 'Z') {
-      c = static_cast<char>(c - 'A' + 'a');
-    }
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
-      if (gap && size > 0) {
-        if (size >= kMaxModelSlug) {
-          return false;
-        }
-        key->gpu_model[size++] = '-';
-      }
-      gap = false;
-      if (size >= kMaxModelSlug) {
-        return false;
-      }
-      key->gpu_model[size++] = c;
-    } else {
-      gap = true;
-    }
-  }
-  return size > 0;
+  return WriteSlug(name, length, key->gpu_model, kMaxModelSlug) > 0;
 }
 
 }  // namespace convtune::snapshot

@@ -322,20 +322,18 @@ absl::Status Database::SetCacheBytes(int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Database::Checkpoint(int mode) {
+absl::Status Database::Checkpoint(bool truncate) {
   int log_frames = 0;
   int copied = 0;
-  const int rc = sqlite3_wal_checkpoint_v2(handle_.get(), "main", mode, &log_frames, &copied);
+  const int rc = sqlite3_wal_checkpoint_v2(
+      handle_.get(), "main", truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE,
+      &log_frames, &copied);
   if (rc != SQLITE_OK) {
     return Error(rc, "checkpoint");
   }
   wal_frames_ = log_frames - copied;
   return absl::OkStatus();
 }
-
-absl::Status Database::CheckpointPassive() { return Checkpoint(SQLITE_CHECKPOINT_PASSIVE); }
-
-absl::Status Database::CheckpointTruncate() { return Checkpoint(SQLITE_CHECKPOINT_TRUNCATE); }
 
 void Database::RollBack() {
   // Some errors end the transaction by themselves.

@@ -172,10 +172,9 @@ class Database {
   // Frames that the write-ahead log held after this connection's last commit; after a checkpoint
   // since then, those of them that it could not copy.
   int wal_frames() const { return wal_frames_; }
-  // Copies what it can into the file without waiting for readers.
-  absl::Status CheckpointPassive();
-  // Copies everything and empties the log; UNAVAILABLE if readers stay.
-  absl::Status CheckpointTruncate();
+  // Copies the log into the file: what it can without waiting for readers, or, with `truncate`,
+  // everything, and empties the log; UNAVAILABLE then if readers stay.
+  absl::Status Checkpoint(bool truncate);
 
   // Ends the transaction that is open, if one is. For Transaction alone.
   void RollBack();
@@ -200,7 +199,6 @@ class Database {
   explicit Database(Options options) : options_(std::move(options)) {}
   static int OnCommit(void* self, sqlite3* handle, const char* name, int frames);
   absl::StatusOr<int64_t> FirstInt(Statement& statement, std::string_view sql) const;
-  absl::Status Checkpoint(int mode);
   void TakeBack(sqlite3_stmt* statement) const;
 
   const Options options_;

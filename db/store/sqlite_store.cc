@@ -627,7 +627,7 @@ class StoreFile final : public SqliteStore {
       ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer));
       RETURN_IF_ERROR(SetMeta(*writer, "clean_shutdown", clean ? 1 : 0));
       RETURN_IF_ERROR(transaction.Commit());
-      RETURN_IF_ERROR(writer->CheckpointTruncate());
+      RETURN_IF_ERROR(writer->Checkpoint(/*truncate=*/true));
       return writer->CloseAndRemoveLog();
     }();
     writer.reset();  // before the lock: nobody else may open the file while it is open
@@ -791,7 +791,7 @@ class StoreFile final : public SqliteStore {
     MutexLock lock(write_mutex_);
     RETURN_IF_ERROR(CheckWritable());
     RETURN_IF_ERROR(writer_->Execute(kReleaseFreePages));
-    const absl::Status truncated = writer_->CheckpointTruncate();
+    const absl::Status truncated = writer_->Checkpoint(/*truncate=*/true);
     // A reader that stays keeps the log; a later checkpoint gets to it.
     if (!truncated.ok() && !absl::IsUnavailable(truncated)) {
       return truncated;
@@ -1090,7 +1090,7 @@ class StoreFile final : public SqliteStore {
       status.Update(EnforceSizeCap(*writer_, options_.max_bytes));
     }
     if (writer_->wal_frames() >= kCheckpointFrames) {
-      status.Update(writer_->CheckpointPassive());
+      status.Update(writer_->Checkpoint(/*truncate=*/false));
     }
     if (!status.ok()) {
       options_.notice(Concat("tidying the database failed: ", status.message()));

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "convtune/v1/record.pb.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/model_slug.h"
 #include "proto/model/text.h"
 #include "proto/model/violation.h"
 
@@ -80,15 +80,8 @@ CudnnVersion CudnnVersion::FromNumber(int64_t number) {
 }
 
 std::string Slug(std::string_view gpu_model) {
-  std::string slug;
-  for (const char c : gpu_model) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
-      slug.push_back(absl::ascii_tolower(static_cast<unsigned char>(c)));
-    } else if (!slug.empty() && slug.back() != '-') {
-      slug.push_back('-');
-    }
-  }
-  if (!slug.empty() && slug.back() == '-') slug.pop_back();
+  std::string slug(gpu_model.size(), '\0');
+  slug.resize(WriteSlug(gpu_model.data(), gpu_model.size(), slug.data(), slug.size()));
   return slug;
 }
 

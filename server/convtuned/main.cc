@@ -136,13 +136,8 @@ absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
     const Flags& flags, const Clock* clock, const std::vector<std::string>& keys) {
   std::vector<std::unique_ptr<db::BundleLayer>> layers;
   for (const std::string& path : flags.bases) {
-    db::BundleLayer::Options options;
-    options.path = path;
-    options.trusted = keys;
-    options.now = clock->Now();
-    options.refused = [](const std::string& text) { log::Warn("left out: $0", text); };
-    absl::StatusOr<std::unique_ptr<db::BundleLayer>> layer =
-        db::BundleLayer::Open(std::move(options));
+    absl::StatusOr<std::unique_ptr<db::BundleLayer>> layer = db::BundleLayer::Open(
+        path, keys, clock->Now(), [](const std::string& text) { log::Warn("left out: $0", text); });
     if (!layer.ok()) {
       return absl::Status(layer.status().code(),
                           absl::StrCat("--base: ", std::string(layer.status().message())));

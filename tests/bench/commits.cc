@@ -149,7 +149,7 @@ absl::StatusOr<double> BareRate(const std::string& folder, const std::string& so
         }
         RETURN_IF_ERROR(transaction.Commit());
         if (database->wal_frames() >= kCheckpointFrames) {
-          RETURN_IF_ERROR(database->CheckpointPassive());
+          RETURN_IF_ERROR(database->Checkpoint(/*truncate=*/false));
         }
       }
       return absl::OkStatus();

@@ -14,10 +14,8 @@ class LayeredTuningsTest : public ::testing::Test {
   void AddLayer(const std::vector<Tuning>& tunings) {
     const std::string path = folder_.File("base" + std::to_string(layers_.size()));
     WriteWholeFile(path, bundle::BundleOf(tunings));
-    BundleLayer::Options options;
-    options.path = path;
-    options.now = ManualClock().now;
-    auto layer = BundleLayer::Open(options);
+    auto layer = BundleLayer::Open(path, {}, ManualClock().now,
+                                   [](const std::string& text) { ADD_FAILURE() << text; });
     ASSERT_TRUE(layer.ok()) << layer.status();
     layers_.push_back(*std::move(layer));
   }
@@ -102,9 +100,9 @@ TEST_F(LayeredTuningsTest, ADamagedBaseIsRefused) {
   std::string bytes = bundle::BundleOf(bundle::SampleTunings(1));
   bytes[bytes.size() - 1] ^= 1;
   WriteWholeFile(folder_.File("b"), bytes);
-  BundleLayer::Options options;
-  options.path = folder_.File("b");
-  EXPECT_TRUE(absl::IsDataLoss(BundleLayer::Open(options).status()));
+  EXPECT_TRUE(absl::IsDataLoss(
+      BundleLayer::Open(folder_.File("b"), {}, ManualClock().now, [](const std::string&) {
+      }).status()));
 }
 
 TEST_F(LayeredTuningsTest, ARowThatLiesIsLeftOutAndSaid) {
@@ -113,11 +111,8 @@ TEST_F(LayeredTuningsTest, ARowThatLiesIsLeftOutAndSaid) {
   WriteWholeFile(folder_.File("b"), bundle::BundleOfRows({lie, bundle::SampleRow(2)},
                                                          bundle::SampleBundleEnvironment()));
   std::vector<std::string> said;
-  BundleLayer::Options options;
-  options.path = folder_.File("b");
-  options.now = ManualClock().now;
-  options.refused = [&](const std::string& text) { said.push_back(text); };
-  const auto layer = BundleLayer::Open(options);
+  const auto layer = BundleLayer::Open(folder_.File("b"), {}, ManualClock().now,
+                                       [&](const std::string& text) { said.push_back(text); });
   ASSERT_TRUE(layer.ok()) << layer.status();
   EXPECT_EQ((*layer)->size(), 1U);
   EXPECT_EQ(said.size(), 1U);

@@ -144,7 +144,7 @@ TEST_F(DatabaseFileTest, ASecondVersionIsMadeOfTheFirstWithItsRows) {
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(*file->reader->UserVersion(), 2);
     EXPECT_EQ(*file->reader->QueryInt("SELECT COUNT(*) FROM second"), 2);
-    ASSERT_TRUE(file->writer->CheckpointTruncate().ok());
+    ASSERT_TRUE(file->writer->Checkpoint(/*truncate=*/true).ok());
   }
   // It leaves compatible_version, so this program can use the result.
   auto store = Open();

@@ -113,7 +113,7 @@ TEST_F(DatabaseTest, AnImmutablePathMayHoldCharactersOfUris) {
 }
 
 TEST_F(DatabaseTest, OnlyACheckpointWritesTheFile) {
-  ASSERT_TRUE(database_->CheckpointTruncate().ok());
+  ASSERT_TRUE(database_->Checkpoint(/*truncate=*/true).ok());
   const auto before = std::filesystem::file_size(folder_.File("x.db"));
   ASSERT_TRUE(database_
                   ->Execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
@@ -121,7 +121,7 @@ TEST_F(DatabaseTest, OnlyACheckpointWritesTheFile) {
                   .ok());
   EXPECT_GT(database_->wal_frames(), 1024);
   EXPECT_EQ(std::filesystem::file_size(folder_.File("x.db")), before);
-  ASSERT_TRUE(database_->CheckpointTruncate().ok());
+  ASSERT_TRUE(database_->Checkpoint(/*truncate=*/true).ok());
   EXPECT_GT(std::filesystem::file_size(folder_.File("x.db")), before);
   EXPECT_EQ(std::filesystem::file_size(folder_.File("x.db-wal")), 0U);
 }

@@ -79,7 +79,7 @@ class StoreTest : public ::testing::Test {
     ASSERT_TRUE(database.ok()) << database.status();
     const absl::Status status = (*database)->Execute(sql);
     ASSERT_TRUE(status.ok()) << status;
-    ASSERT_TRUE((*database)->CheckpointTruncate().ok());
+    ASSERT_TRUE((*database)->Checkpoint(/*truncate=*/true).ok());
     ASSERT_TRUE((*database)->CloseAndRemoveLog().ok());
   }
 

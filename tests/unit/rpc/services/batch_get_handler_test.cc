@@ -296,11 +296,11 @@ TEST_F(BatchGetHandlerTest, ADeletedTuningIsNoLongerAnswered) {
 TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   db::TestFolder folder;
   db::WriteWholeFile(folder.File("base"), db::bundle::BundleOf(db::bundle::SampleTunings(1)));
-  db::BundleLayer::Options layer;
-  layer.path = folder.File("base");
-  layer.now = time_.Now();
   std::vector<std::unique_ptr<db::BundleLayer>> layers;
-  layers.push_back(db::BundleLayer::Open(layer).value());
+  layers.push_back(
+      db::BundleLayer::Open(folder.File("base"), {}, time_.Now(), [](const std::string& text) {
+        ADD_FAILURE() << text;
+      }).value());
   options_.bases = layers;
   options_.clock = &time_;
   ASSERT_TRUE(store_

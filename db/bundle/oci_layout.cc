@@ -168,12 +168,10 @@ Document ReadJson(const fs::path& file) {
 // Returns the path of the blob that the only element of `list` describes; an empty path if the
 // document has no such list, or the list has not exactly one element.
 fs::path OnlyBlob(const fs::path& folder, const Document& document, const char* list) {
-  if (!document.is_object() || !document.contains(list)) return {};
-  const Document& elements = document[list];
-  if (!elements.is_array() || elements.size() != 1 || !elements[0].is_object()) return {};
-  const std::string digest = elements[0].value("digest", Document()).is_string()
-                                 ? elements[0]["digest"].get<std::string>()
-                                 : "";
+  const Document::json_pointer place(Concat("/", list, "/0/digest"));
+  if (!document.contains(place) || document[list].size() != 1) return {};
+  if (!document[place].is_string()) return {};
+  const auto digest = document[place].get<std::string>();
   constexpr std::string_view kPrefix = "sha256:";
   if (!digest.starts_with(kPrefix) || digest.size() != kPrefix.size() + 64) return {};
   const std::string name = digest.substr(kPrefix.size());

@@ -106,13 +106,13 @@ absl::Status Committer::Load(const std::vector<Ban>& shipped) {
   }
   wake_retries_.SignalAll();  // one of them may expire
   const absl::Status write = store_->DeleteTunings({}).status();
+  writable_ = write.ok();
   if (!write.ok()) {
     log::Error("the database takes no results, which are kept in memory only: $0",
                write.ToString());
   }
   ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
   MutexLock state_lock(state_mutex_);
-  writable_ = write.ok();
   for (const QuarantineEntry& entry : entries) {
     quarantine_[entry.key][entry.candidate] = entry;
   }
@@ -215,7 +215,6 @@ void Committer::Written(const Tuning& tuning, const Environment& environment,
   }
   index_->Put(tuning, status.ok());
   observer_(tuning.key, false);
-  MutexLock state_lock(state_mutex_);
   writable_ = pending_.empty();
 }
 
@@ -356,9 +355,7 @@ void Committer::WritePending() {
     NoteKept(it->first);
     if (pending_.empty()) log::Info("the disk takes results again; none is waiting");
   }
-  const bool writable = store_->DeleteTunings({}).ok();
-  MutexLock state_lock(state_mutex_);
-  writable_ = writable;
+  writable_ = store_->DeleteTunings({}).ok();
 }
 
 void Committer::AwaitWork() {

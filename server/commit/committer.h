@@ -114,11 +114,7 @@ class Committer {
   int64_t quarantined() const;  // candidates, of all problems
 
   // False while the store refuses.
-  bool writable() const {
-    if (!store_->InPlace()) return false;
-    MutexLock lock(state_mutex_);
-    return writable_;
-  }
+  bool writable() const { return writable_ && store_->InPlace(); }
   // Tunings that wait for the disk.
   int64_t waiting() const { return waiting_; }
   // Tries a last time to write what waits, and ends the retries. Logs how many are lost.
@@ -225,7 +221,9 @@ class Committer {
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<TuningKey, db::TuningRecord> pending_ GUARDED_BY(mutex_);
-  std::atomic<int64_t> waiting_ = 0;  // of pending_, for who does not wait for mutex_
+  // For those who do not wait for mutex_.
+  std::atomic<int64_t> waiting_ = 0;  // of pending_
+  std::atomic<bool> writable_ = true;
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, so that who comes while the disk is waited for can queue.
   mutable Mutex queue_mutex_;
@@ -235,7 +233,6 @@ class Committer {
   CondVar group_ended_;
   // Apart from mutex_, which is held while the disk is waited for.
   mutable Mutex state_mutex_;
-  bool writable_ GUARDED_BY(state_mutex_) = true;
   std::map<TuningKey, std::map<CandidateId, QuarantineEntry>> quarantine_ GUARDED_BY(state_mutex_);
   std::map<int64_t, Bans::Shared> listed_bans_ GUARDED_BY(state_mutex_);  // see ListBans
   std::thread retries_;

@@ -72,7 +72,7 @@ class TuningStore {
   virtual absl::Status DeletePin(const TuningKey& key) = 0;
   virtual absl::StatusOr<std::vector<Pin>> ListPins() = 0;
 
-  // Gives the number that the ban has from now on; its own is not read.
+  // Returns the number that the ban has from now on; `ban.number` is not read.
   virtual absl::StatusOr<int64_t> AddBan(const Ban& ban) = 0;
   // NOT_FOUND if there is none.
   virtual absl::Status DeleteBan(int64_t number) = 0;

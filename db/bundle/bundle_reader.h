@@ -94,7 +94,7 @@ class BundleReader {
   std::pair<std::string, std::string> last_key_;
   int64_t environment_records_ = 0;
   int64_t tunings_ = 0;
-  std::string covered_;  // by the checksum of the record being read
+  std::string covered_;  // what the checksum of the record that is read is computed over
   RecordArena arena_;
   v1::BundleTrailer trailer_;
   int64_t trailer_offset_ = 0;

@@ -36,8 +36,6 @@ class BundleWriter {
   absl::Status Finish();
 
   int64_t tunings() const { return trailer_.tuning_count(); }
-  // Bytes written.
-  int64_t offset() const { return offset_; }
 
  private:
   absl::Status Begin();

@@ -1,7 +1,7 @@
-// The binary whole-keys of a convolution problem and of an environment, as snapshots and datagrams
-// carry them. Freestanding: no library but libc, no exceptions, no allocation, so
-// that the daemon and the interposer share it. The bytes are persisted: a
-// change is a new format version (see README.md).
+// The binary keys of a convolution problem and of an environment, as snapshots and datagrams carry
+// them: all that tells one from another, not a hash of it. Freestanding: no library but libc, no
+// exceptions, no allocation, so that the daemon and the interposer share it. The bytes are
+// persisted: a change is a new format version (see README.md).
 #pragma once
 
 #define XXH_INLINE_ALL

@@ -169,8 +169,8 @@ class Database {
   // Memory for pages of the file, in use or not; what is more is freed.
   absl::Status SetCacheBytes(int64_t bytes);
 
-  // Frames that the write-ahead log held after this connection's last commit; after a checkpoint
-  // since then, those of them that it could not copy.
+  // Frames in the write-ahead log after this connection's last commit; where a checkpoint came
+  // later, the frames that it could not copy.
   int wal_frames() const { return wal_frames_; }
   // Copies the log into the file: what it can without waiting for readers, or, with `truncate`,
   // everything, and empties the log; UNAVAILABLE then if readers stay.

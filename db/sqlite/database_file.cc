@@ -111,7 +111,8 @@ bool SaysDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInternal(status);
 }
 
-// What a file is like before it is migrated can be had back from its copy alone.
+// Keeps a copy of a file that is to be migrated, if there is none, and says so: nothing else brings
+// its earlier schema back. An error leaves the file as it is.
 absl::Status KeepCopy(const DatabaseFileOptions& options, const Database& database) {
   ASSIGN_OR_RETURN(const int64_t version, database.UserVersion());
   const int latest = LatestVersion(options.migrations);

@@ -251,7 +251,7 @@ absl::StatusOr<int64_t> EraseKeyed(const sqlite::Database& database, const Tunin
   return database.Changes();
 }
 
-// Those that any row refers to.
+// Returns the environments that any row of another table refers to, in the order of their texts.
 absl::StatusOr<std::vector<Environment>> ReadEnvironmentsInUse(
     const sqlite::Database& database, const sqlite::CorruptRowSink& corrupt) {
   std::string in_use;

@@ -121,11 +121,11 @@ class Committer {
   void Stop();
 
  private:
-  // Puts a tuning that the store was given into the index, and remembers it where that
-  // failed.
+  // Puts a tuning into the index that the store was given before; `status` is what the store
+  // said. Where that is an error, the tuning waits for the disk.
   void Written(const Tuning& tuning, const Environment& environment, const absl::Status& status)
       REQUIRES(mutex_);
-  // Remembers it as what the store is to be given again.
+  // Has the tuning wait until the disk takes it; `why` it did not is logged.
   void Keep(const Tuning& tuning, const Environment& environment, const absl::Status& why)
       REQUIRES(mutex_);
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
@@ -194,7 +194,7 @@ class Committer {
   // Takes the ban of that number, if there is one, out of the index and of all answers. `how` it
   // ended, for the log.
   void EndBan(int64_t number, std::string_view how) EXCLUDES(mutex_);
-  // Stops at the first refusal.
+  // Writes what waits for the disk, up to the first refusal.
   void WritePending() REQUIRES(mutex_);
   // The store has the key's tuning, or shall not have it: it does not wait any more.
   void NoteKept(const TuningKey& key) REQUIRES(mutex_) {

@@ -89,8 +89,7 @@ class AgentCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app =
-        AddVerb(root, "agent", "work beside a daemon until SIGTERM", cli::app::Rows::kNo);
+    CLI::App* const app = AddVerb(root, "agent", "work beside a daemon until SIGTERM");
     using cli::input::AddTime;
     app->add_option("--node", options_.node, "name of this node in the fleet; default: the host's")
         ->envname("CONVTUNE_NODE");
@@ -209,8 +208,7 @@ class ProbeCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app =
-        AddVerb(root, "probe", "0 if this machine's agent goes on, else 1", cli::app::Rows::kNo);
+    CLI::App* const app = AddVerb(root, "probe", "0 if this machine's agent goes on, else 1");
     AddAliveFile(app, &alive_file_)->required();
     cli::input::AddTime(*app, "--within", "the last sign of life is younger",
                         [this](absl::Duration time) { within_ = time; })

@@ -21,16 +21,15 @@ class FleetBanCommand final : public FleetCommand {
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
     CLI::App* const app =
-        AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete",
-                cli::app::Rows::kNo);
+        AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete");
     args_.Register(*app);
     made_.RegisterSign(*app);
     wait_.Register(*app);
-    list_ = AddVerbBelow(app, "list", "the fleet's bans, oldest first", cli::app::Rows::kYes);
+    list_ = AddVerbBelow(app, "list", "the fleet's bans, oldest first", Columns({}, {}));
     list_->add_flag("--errata", as_errata_,
                     "as JSON errata, which cudnn-frontend and PyTorch read");
     list_->add_flag("--nodes", with_names_, "also who has not heeded it");
-    delete_ = AddVerbBelow(app, "delete", "end a ban of the fleet", cli::app::Rows::kNo);
+    delete_ = AddVerbBelow(app, "delete", "end a ban of the fleet");
     delete_->add_option("ban", number_, "its number")->type_name("BAN")->required();
     end_.RegisterAuthor(*delete_);
   }
@@ -114,6 +113,12 @@ class FleetBanCommand final : public FleetCommand {
     return created;
   }
 
+  cli::output::Fields Columns(const v1::Ban& ban, const db::fleet::Heeding& heeding) const {
+    auto fields = cli::commands::ban::BanFields(ban, cli::commands::ban::TuningCounts::kNo);
+    AddHeeding(heeding, with_names_, &fields);
+    return fields;
+  }
+
   absl::StatusOr<cli::app::ExitCode> List(cli::app::Context& context,
                                           db::postgres::Connection& postgres) const {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
@@ -140,11 +145,8 @@ class FleetBanCommand final : public FleetCommand {
     }
     if (as_errata_) return cli::app::Worse(code, cli::commands::ban::PrintErrata(context, bans));
     context.PrintJson({{"bans", documents}});
-    context.PrintRows(bans, [&](const v1::Ban& ban) {
-      auto fields = cli::commands::ban::BanFields(ban, cli::commands::ban::TuningCounts::kNo);
-      AddHeeding(heeding[ban.fleet_ban()], with_names_, &fields);
-      return fields;
-    });
+    context.PrintRows(bans,
+                      [&](const v1::Ban& ban) { return Columns(ban, heeding[ban.fleet_ban()]); });
     if (bans.empty() && context.format() != cli::app::Format::kJson) {
       context.Say("nothing is banned");
     }

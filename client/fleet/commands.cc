@@ -79,8 +79,8 @@ class MigrateCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app = AddVerb(
-        root, "migrate", "make the fleet's tables, or bring them up to date", cli::app::Rows::kNo);
+    CLI::App* const app =
+        AddVerb(root, "migrate", "make the fleet's tables, or bring them up to date");
     app->add_option("--agent-role", roles_.agents,
                     "role of PostgreSQL that gets the rights of agents; made if it is not there");
     app->add_option("--operator-role", roles_.operators,
@@ -108,8 +108,7 @@ class PruneCommand final : public FleetCommand {
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
     CLI::App* const app =
-        AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to",
-                cli::app::Rows::kNo);
+        AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to");
     cli::input::AddTime(*app, "--keep", "what is younger stays", [this](absl::Duration time) {
       keep_ = time;
     })->default_str("2160h");

@@ -32,8 +32,7 @@ class ExportNodesCommand final : public FleetCommand {
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
     CLI::App* const app =
-        AddVerb(root, "export", "write what each node measured itself to a bundle of its own",
-                cli::app::Rows::kNo);
+        AddVerb(root, "export", "write what each node measured itself to a bundle of its own");
     app->add_option("folder", folder_, "made if need be; gets NODE.bundle")
         ->type_name("FOLDER")
         ->required();

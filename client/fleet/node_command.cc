@@ -21,13 +21,12 @@ class NodeCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    using cli::app::Rows;
     CLI::App* const app = AddVerbGroup(root, "node", "which nodes count; `status` lists them");
-    forget_ = AddVerbBelow(app, "forget", "count a node that is gone no more", Rows::kNo);
+    forget_ = AddVerbBelow(app, "forget", "count a node that is gone no more");
     distrust_ = AddVerbBelow(app, "distrust",
                              "pool nothing of what a node measured; lists what rests on it alone",
-                             Rows::kYes);
-    trust_ = AddVerbBelow(app, "trust", "end that", Rows::kNo);
+                             ChoiceFields({}));
+    trust_ = AddVerbBelow(app, "trust", "end that");
     for (CLI::App* const verb : {forget_, distrust_, trust_}) {
       verb->add_option("NODE", node_, "its name")->required();
     }

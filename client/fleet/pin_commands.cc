@@ -43,8 +43,8 @@ class FleetPinCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app = AddVerb(
-        root, "pin", "make one candidate every node's answer to a problem", cli::app::Rows::kNo);
+    CLI::App* const app =
+        AddVerb(root, "pin", "make one candidate every node's answer to a problem");
     args_.Register(*app);
     app->add_option("CANDIDATE", candidate_, "its text form")->required();
     cli::input::AddTime(*app, "--ttl", "how long, for example 24h; without it until unpin",
@@ -83,7 +83,7 @@ class FleetUnpinCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app = AddVerb(root, "unpin", "end a pin", cli::app::Rows::kNo);
+    CLI::App* const app = AddVerb(root, "unpin", "end a pin");
     args_.Register(*app);
     decision_.RegisterAuthor(*app);
   }
@@ -107,9 +107,7 @@ class FleetUnpinCommand final : public FleetCommand {
 class FleetPinsCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
-  void Register(CLI::App& root) override {
-    AddVerb(root, "pins", "every pin", cli::app::Rows::kYes);
-  }
+  void Register(CLI::App& root) override { AddVerb(root, "pins", "every pin", PinFields({})); }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());

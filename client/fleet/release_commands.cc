@@ -180,27 +180,23 @@ class FleetReleaseCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    using cli::app::Rows;
     CLI::App* const app = AddVerbGroup(root, "release", "what the fleet's nodes serve");
-    AddVerbBelow(app, "list", "every release, newest first", Rows::kYes)
+    AddVerbBelow(app, "list", "every release, newest first", ReleaseFields({}, {}, false))
         ->add_flag("--nodes", with_names_, "also who has not heeded it");
     diff_ = AddVerbBelow(app, "diff", "what a promotion would bring, or how two releases differ",
-                         Rows::kYes);
+                         ChangeFields({}, {}));
     diff_->add_option("FROM", from_, "number of the first release; 0: nothing");
     diff_->add_option("TO", to_, "number of the second");
-    promote_ =
-        AddVerbBelow(app, "promote", "serve what is best known, or the canary to all", Rows::kNo);
+    promote_ = AddVerbBelow(app, "promote", "serve what is best known, or the canary to all");
     promote_->add_option("--canary", canary_, "share of the nodes, for example 5%");
-    rollback_ =
-        AddVerbBelow(app, "rollback", "roll the canary back, or go back to a release", Rows::kNo);
+    rollback_ = AddVerbBelow(app, "rollback", "roll the canary back, or go back to a release");
     rollback_->add_option("RELEASE", target_, "number; without it the one before");
-    withdraw_ = AddVerbBelow(app, "withdraw", "stop serving the fleet's choices for these problems",
-                             Rows::kNo);
+    withdraw_ =
+        AddVerbBelow(app, "withdraw", "stop serving the fleet's choices for these problems");
     withdraw_->add_option("PROBLEM", problems_, "problems in the text form");
     withdraw_->add_flag("--every-problem", every_problem_, "all that the environment is served");
     withdraw_->add_option("--environment", environment_, "name or text")->required();
-    sign_ = AddVerbBelow(app, "sign", "sign every release as it is, for agents that require it",
-                         Rows::kNo);
+    sign_ = AddVerbBelow(app, "sign", "sign every release as it is, for agents that require it");
     sign_->add_option("KEY", decision_.key_file, "PEM file with the private key")->required();
     for (CLI::App* const verb : {promote_, rollback_, withdraw_}) {
       decision_.Register(*verb);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "client/cli/commands/report/report.h"
+#include "client/cli/commands/report.h"
 #include "client/cli/output/progress.h"
 #include "client/fleet/commands.h"
 #include "client/report/report_group.h"
@@ -90,7 +90,7 @@ class FleetReportCommand final : public FleetCommand {
   void Register(CLI::App& root) override {
     output_.Register(*AddVerb(root, "report",
                               "what wins, what it gains, who disagrees, what got slower",
-                              cli::app::Rows::kYes));
+                              cli::commands::ReportOutput::Columns()));
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {
@@ -111,7 +111,7 @@ class FleetReportCommand final : public FleetCommand {
   }
 
  private:
-  cli::commands::report::ReportOutput output_;
+  cli::commands::ReportOutput output_;
 };
 
 }  // namespace

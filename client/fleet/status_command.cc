@@ -91,7 +91,7 @@ class StatusCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    AddVerb(root, "status", "nodes, lag, versions, releases and the queue", cli::app::Rows::kYes);
+    AddVerb(root, "status", "nodes, lag, versions, releases and the queue", NodeFields({}));
   }
 
   absl::StatusOr<cli::app::ExitCode> Run(cli::app::Context& context) override {

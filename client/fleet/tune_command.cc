@@ -57,8 +57,8 @@ class FleetTuneCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app = AddVerb(
-        root, "tune", "queue problems for the fleet's idle nodes, and watch", cli::app::Rows::kNo);
+    CLI::App* const app =
+        AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch");
     problems_.Register(*app);
     app->add_option("--environment", environment_, "name or text; see status");
     AddTaskBudget(*app, &request_.budget);
@@ -202,8 +202,8 @@ class UpgradeCommand final : public FleetCommand {
  public:
   using FleetCommand::FleetCommand;
   void Register(CLI::App& root) override {
-    CLI::App* const app = AddVerb(root, "upgrade", "queue what has to be verified after an upgrade",
-                                  cli::app::Rows::kNo);
+    CLI::App* const app =
+        AddVerb(root, "upgrade", "queue what has to be verified after an upgrade");
     app->add_option("--from", from_, "environment before, name or text")->required();
     app->add_option("--to", to_, "environment after; without it the same, for another driver");
     app->add_option("--driver", driver_, "what was measured on another driver counts as old");

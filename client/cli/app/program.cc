@@ -50,7 +50,7 @@ bool Command::chosen() const { return verb_ != nullptr && verb_->parsed(); }
 
 bool Command::prints_rows() const {
   return std::ranges::any_of(
-      parts_, [](const Part& part) { return part.app->parsed() && part.rows == Rows::kYes; });
+      parts_, [](const Part& part) { return part.prints_rows && part.app->parsed(); });
 }
 
 absl::StatusOr<ExitCode> Command::RunChosen(Context& context) {
@@ -61,8 +61,8 @@ absl::StatusOr<ExitCode> Command::RunChosen(Context& context) {
 }
 
 CLI::App* Command::AddVerb(CLI::App& root, const std::string& name, const std::string& description,
-                           Rows rows) {
-  verb_ = AddVerbBelow(&root, name, description, rows);
+                           const output::Fields& columns) {
+  verb_ = AddVerbBelow(&root, name, description, columns);
   return verb_;
 }
 
@@ -74,13 +74,17 @@ CLI::App* Command::AddVerbGroup(CLI::App& root, const std::string& name,
 }
 
 CLI::App* Command::AddVerbBelow(CLI::App* verb, const std::string& name,
-                                const std::string& description, Rows rows, RunVerb run) {
-  parts_.push_back({verb->add_subcommand(name, description), rows, std::move(run)});
-  return parts_.back().app;
+                                const std::string& description, const output::Fields& columns,
+                                RunVerb run) {
+  CLI::App* const app = verb->add_subcommand(name, description);
+  parts_.push_back({app, !columns.empty(), std::move(run)});
+  if (!columns.empty()) SayColumns(app, columns, "");
+  return app;
 }
 
-void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when) {
-  const std::string names = absl::StrReplaceAll(output::CsvHeading(row), {{",", ", "}, {"\n", ""}});
+void SayColumns(CLI::App* verb, const output::Fields& columns, const std::string& when) {
+  const std::string names =
+      absl::StrReplaceAll(output::CsvHeading(columns), {{",", ", "}, {"\n", ""}});
   const std::string& before = verb->get_footer();
   verb->footer(absl::StrCat(before, before.empty() ? "" : "\n", "CSV columns", when, ": ", names));
 }

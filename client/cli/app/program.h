@@ -19,9 +19,6 @@ class App;
 
 namespace convtune::cli::app {
 
-// Whether a command's output fits rows, and so CSV.
-enum class Rows { kNo, kYes };
-
 // Not thread-safe.
 class Command {
  public:
@@ -52,19 +49,20 @@ class Command {
   CLI::App& verb() { return *verb_; }
 
  protected:
-  // Adds the verb.
+  // Adds the verb. `columns` are those of the rows that it prints, as the fields of any row: its
+  // help names them. Empty: it prints no rows, and --csv is refused.
   CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description,
-                    Rows rows = Rows::kNo);
+                    const output::Fields& columns = {});
   // Adds a verb that only has verbs below it.
   CLI::App* AddVerbGroup(CLI::App& root, const std::string& name, const std::string& description);
   // Adds a verb below that one.
   CLI::App* AddVerbBelow(CLI::App* verb, const std::string& name, const std::string& description,
-                         Rows rows, RunVerb run = nullptr);
+                         const output::Fields& columns = {}, RunVerb run = nullptr);
 
  private:
   struct Part {
     CLI::App* app;
-    Rows rows;
+    bool prints_rows;
     RunVerb run;
   };
 
@@ -75,9 +73,9 @@ class Command {
 // Makes a verb.
 using NewVerb = std::unique_ptr<Command>();
 
-// Has the verb's help name the columns of `row` in CSV. `when` says to which options they belong,
-// such as " with --pins".
-void SayColumns(CLI::App* verb, const output::Fields& row, const std::string& when = "");
+// Has the help of a verb that prints other rows with an option name their columns, too. `when` says
+// with which, " with --pins".
+void SayColumns(CLI::App* verb, const output::Fields& columns, const std::string& when);
 
 // What is a program's own.
 struct Program {

@@ -18,7 +18,6 @@
 #include "client/cli/commands/doctor/findings.h"
 #include "client/cli/commands/explain/explain.h"
 #include "client/cli/commands/lint/lint.h"
-#include "client/cli/commands/report/report.h"
 #include "client/cli/commands/run/run.h"
 #include "client/cli/commands/upgrade/upgrade_changes.h"
 #include "client/cli/commands/warm/warm.h"
@@ -246,8 +245,8 @@ std::vector<std::unique_ptr<app::Command>> RegisterCommands(CLI::App& root) {
   const std::pair<const char*, std::vector<app::NewVerb*>> groups[] = {
       {"Ask",
        {NewGetCommand, explain::NewExplainCommand, upgrade::NewWhyCommand, advise::NewAdviseCommand,
-        lint::NewLintCommand, upgrade::NewUpgradeCheckCommand, NewListCommand,
-        report::NewReportCommand, NewEnvironmentsCommand}},
+        lint::NewLintCommand, upgrade::NewUpgradeCheckCommand, NewListCommand, NewReportCommand,
+        NewEnvironmentsCommand}},
       {"Tune",
        {NewTuneCommand, warm::NewWarmCommand, NewJobsCommand, NewPinCommand, NewUnpinCommand,
         ban::NewBanCommand, NewDeleteCommand}},

@@ -21,6 +21,6 @@ app::ExitCode AwaitPublished(app::Context& context);
 app::NewVerb NewGetCommand, NewTuneCommand, NewListCommand, NewPinCommand, NewUnpinCommand,
     NewDeleteCommand, NewExportCommand, NewImportCommand, NewVerifyCommand, NewMergeCommand,
     NewEnvironmentsCommand, NewJobsCommand, NewReleaseCommand, NewWantedCommand, NewDbCommand,
-    NewStatsCommand, NewVersionCommand;
+    NewStatsCommand, NewVersionCommand, NewReportCommand;
 
 }  // namespace convtune::cli::commands

@@ -31,14 +31,12 @@ class DbCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "db", "care of the database, through the daemon");
-    AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum", app::Rows::kNo,
-                 Check);
-    AddVerbBelow(verb, "backup", "write a copy into convtuned's --backup-dir, read back",
-                 app::Rows::kNo, [this](app::Context& context) { return Backup(context); })
+    AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum", {}, Check);
+    AddVerbBelow(verb, "backup", "write a copy into convtuned's --backup-dir, read back", {},
+                 [this](app::Context& context) { return Backup(context); })
         ->add_option("file", file_, "name of a new file; without it, convtune-TIME.db")
         ->type_name("NAME");
-    AddVerbBelow(verb, "compact", "thin old samples and give free space back", app::Rows::kNo,
-                 Compact);
+    AddVerbBelow(verb, "compact", "thin old samples and give free space back", {}, Compact);
   }
 
  private:
@@ -283,9 +281,8 @@ output::Fields DeviceFields(const v1::Device& device) {
 class EnvironmentsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known",
-                            app::Rows::kYes);
-    app::SayColumns(app, EnvironmentFields({}, {}));
+    AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known",
+            EnvironmentFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

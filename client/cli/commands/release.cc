@@ -196,31 +196,28 @@ class ReleaseCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "release", "what unmodified programs are served");
-    app::SayColumns(AddVerbBelow(verb, "list", "all releases, newest first", app::Rows::kYes, List),
-                    ReleaseFields({}, 0));
-    CLI::App* const diff =
-        AddVerbBelow(verb, "diff", "what differs; without numbers, what waits for a promotion",
-                     app::Rows::kYes, [this](app::Context& context) { return Diff(context); });
+    AddVerbBelow(verb, "list", "all releases, newest first", ReleaseFields({}, 0), List);
+    CLI::App* const diff = AddVerbBelow(
+        verb, "diff", "what differs; without numbers, what waits for a promotion",
+        ChoiceChangeFields({}), [this](app::Context& context) { return Diff(context); });
     diff->add_option("from", from_, "a release; without it the promoted one")->type_name("FROM");
     diff->add_option("to", to_, "another release; without it what a promotion would bring")
         ->type_name("TO");
-    app::SayColumns(diff, ChoiceChangeFields({}));
     CLI::App* const promote =
-        AddVerbBelow(verb, "promote", "serve the changed choices, or promote the canary",
-                     app::Rows::kNo, [this](app::Context& context) { return Promote(context); });
+        AddVerbBelow(verb, "promote", "serve the changed choices, or promote the canary", {},
+                     [this](app::Context& context) { return Promote(context); });
     promote
         ->add_option("--canary", canary_,
                      "share of the processes that are served it first, such as 5%")
         ->type_name("SHARE");
     CLI::App* const rollback =
         AddVerbBelow(verb, "rollback", "roll the canary back, or serve an earlier release again",
-                     app::Rows::kNo, [this](app::Context& context) { return RollBack(context); });
+                     {}, [this](app::Context& context) { return RollBack(context); });
     rollback
         ->add_option("release", to_, "release to serve again; without it the one promoted before")
         ->type_name("RELEASE");
     CLI::App* const fetch = AddVerbBelow(
-        verb, "fetch", "bring the snapshot to a folder of this machine, for programs to read",
-        app::Rows::kNo,
+        verb, "fetch", "bring the snapshot to a folder of this machine, for programs to read", {},
         [this](app::Context& context) { return FetchRelease(context, folder_, wait_, watch_); });
     fetch
         ->add_option("folder", folder_,
@@ -359,9 +356,7 @@ output::Fields WantedFields(const v1::WantedProblem& problem) {
 class WantedCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "wanted", "what programs asked for in vain, most wanted first",
-                            app::Rows::kYes);
-    app::SayColumns(app, WantedFields({}));
+    AddVerb(root, "wanted", "what programs asked for in vain, most wanted first", WantedFields({}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

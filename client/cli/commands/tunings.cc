@@ -25,7 +25,8 @@ namespace {
 class GetCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "get", "the best algorithm of each problem", app::Rows::kYes);
+    CLI::App* app =
+        AddVerb(root, "get", "the best algorithm of each problem", calls::AnswerFields({}, {}));
     problems_.Register(*app);
     input::AddConstraints(*app, request_.mutable_constraints());
     app->add_option("--on-miss", on_miss_, "what a miss does")
@@ -43,7 +44,6 @@ class GetCommand final : public app::Command {
     app->add_flag_callback(
         "--hints", [this] { request_.set_include_hints(true); },
         "with a miss, show what another cuDNN version has");
-    app::SayColumns(app, calls::AnswerFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -83,7 +83,7 @@ class TuneCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "tune", "search the best algorithm of each problem, and keep it",
-                            app::Rows::kYes);
+                            calls::AnswerFields({}, {}));
     problems_.Register(*app);
     input::AddConstraints(*app, get_.mutable_constraints());
     v1::TuningOptions* const options = request_.mutable_options();
@@ -107,7 +107,6 @@ class TuneCommand final : public app::Command {
         "time finalists with every cache state, launched and as CUDA graph replays");
     app->add_flag_callback(
         "--force", [this] { request_.set_force(true); }, "tune also what has been tuned already");
-    app::SayColumns(app, calls::AnswerFields({}, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
@@ -177,11 +176,10 @@ app::ExitCode PrintList(app::Context& context, const char* key, const Rows& rows
 class ListCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(root, "list", "what the database holds", app::Rows::kYes);
+    CLI::App* app = AddVerb(root, "list", "what the database holds", TuningFields({}));
     app->add_option("--filter", filter_, "only problems whose text form contains this")
         ->type_name("TEXT");
     app->add_flag("--pins", pins_, "the pins instead of the tunings");
-    app::SayColumns(app, TuningFields({}));
     app::SayColumns(app, PinFields({}), " with --pins");
   }
 
@@ -283,8 +281,7 @@ class JobsCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* verb = AddVerbGroup(root, "jobs", "tunings that were asked for");
-    app::SayColumns(AddVerbBelow(verb, "list", "all jobs, newest first", app::Rows::kYes, List),
-                    JobFields({}));
+    AddVerbBelow(verb, "list", "all jobs, newest first", JobFields({}), List);
     AddVerbOfOne(verb, "show", "one job, with its failures", Call<v1::GetTuningJobRequest>);
     AddVerbOfOne(verb, "watch", "wait until a job has ended", calls::WatchJob);
     cancel_ = AddVerbOfOne(verb, "cancel", "stop a job; what it has done is kept",
@@ -304,9 +301,8 @@ class JobsCommand final : public app::Command {
       const app::ExitCode code = calls::ReportJob(context, job);
       return cancel_->parsed() ? app::ExitCode::kDone : code;
     };
-    CLI::App* const app = AddVerbBelow(verb, name, description, app::Rows::kYes, run);
+    CLI::App* const app = AddVerbBelow(verb, name, description, JobFields({}), run);
     app->add_option("job", name_, "number of the job")->type_name("JOB")->required();
-    app::SayColumns(app, JobFields({}));
     return app;
   }
 

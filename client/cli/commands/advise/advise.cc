@@ -155,10 +155,11 @@ app::ExitCode Ask(app::Context& context, const v1::Constraints& constraints,
 class AdviseCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
+    const AdviceRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32")};
     CLI::App* app = AddVerb(root, "advise",
                             "tune one convolution in other layouts, types and batch sizes too, and "
                             "show them side by side",
-                            app::Rows::kYes);
+                            AdviceFields(row, 0, ""));
     problem_.RegisterOne(*app);
     input::AddConstraints(*app, &constraints_);
     app->add_option("--dtypes", dtypes_, "data types to compare, besides the problem's own")
@@ -171,8 +172,6 @@ class AdviseCommand final : public app::Command {
         ->delimiter(',')
         ->check(CLI::Range(1, 1 << 30));
     input::AddBudget(*app, request_.mutable_options());
-    const AdviceRow row{*ConvProblem::Parse("fwd,x=1x1x1x1,w=1x1x1x1,f32")};
-    app::SayColumns(app, AdviceFields(row, 0, ""));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -97,11 +97,10 @@ class BanCommand final : public app::Command {
     args_.Register(*app);
     list_ =
         AddVerbBelow(app, "list", "all bans: those that came with convtune, then the oldest first",
-                     app::Rows::kYes);
+                     BanFields({}, TuningCounts::kYes));
     list_->add_flag("--errata", as_errata_,
                     "as JSON errata, which cudnn-frontend and PyTorch read");
-    app::SayColumns(list_, BanFields({}, TuningCounts::kYes));
-    delete_ = AddVerbBelow(app, "delete", "end a ban", app::Rows::kNo);
+    delete_ = AddVerbBelow(app, "delete", "end a ban");
     delete_->add_option("ban", name_, "number of the ban")->type_name("BAN")->required();
     delete_->add_option("--fleet-ban", fleet_ban_,
                         "number of a fleet ban; only after this node left the fleet");

@@ -204,11 +204,11 @@ output::Fields CandidateFields(int rank, const v1::Tuning& tuning,
 class ExplainCommand final : public app::Command {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* app = AddVerb(
-        root, "explain", "every candidate of one problem, and why the winner won", app::Rows::kYes);
+    CLI::App* app =
+        AddVerb(root, "explain", "every candidate of one problem, and why the winner won",
+                CandidateFields(0, {}, nullptr, {}));
     problem_.RegisterOne(*app);
     input::AddConstraints(*app, ask_.mutable_constraints());
-    app::SayColumns(app, CandidateFields(0, {}, nullptr, {}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -119,7 +119,7 @@ class LintCommand final : public app::Command {
     CLI::App* app = AddVerb(root, "lint",
                             "what the convolutions of a model could be, by cuDNN's lists; nothing "
                             "is timed",
-                            app::Rows::kYes);
+                            FindingFields({}));
     problems_.RegisterFiles(*app)->required();
     input::AddBytes(*app, "--max-workspace", "workspace above which first choices are reported",
                     [this](int64_t bytes) { input_.max_workspace = bytes; })
@@ -144,7 +144,6 @@ class LintCommand final : public app::Command {
         ->delimiter(',')
         ->check(CLI::Range(1, 1 << 30));
     app->add_flag("--github", github_, "print annotations for GitHub Actions");
-    app::SayColumns(app, FindingFields({}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -42,7 +42,7 @@ class UpgradeCheckCommand final : public app::Command {
     CLI::App* app = AddVerb(root, "upgrade-check",
                             "what another cuDNN changes, without a GPU: first choices, workspace, "
                             "notes, stored winners",
-                            app::Rows::kYes);
+                            ColumnsOfUpgrade());
     problems_.RegisterFiles(*app);
     app->add_option(
            "--from", from_,
@@ -77,7 +77,6 @@ class UpgradeCheckCommand final : public app::Command {
         ->type_name("URL");
     app->add_option("--worker", worker_, "convtune-worker (default: the one beside this program)")
         ->type_name("FILE");
-    app::SayColumns(app, ColumnsOfUpgrade());
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -124,7 +124,7 @@ class WhyCommand final : public app::Command {
     CLI::App* app = AddVerb(root, "why",
                             "whether convtune has something to win for a model: where cuDNN's own "
                             "choices disagree, without a GPU and without a daemon",
-                            app::Rows::kYes);
+                            WhyFields({}));
     problems_.RegisterFiles(*app)->required();
     app->add_option("--profile", profiles_,
                     "GPUs: profiles' names or files, with commas between (default: all profiles)")
@@ -140,7 +140,6 @@ class WhyCommand final : public app::Command {
     app->add_option("--cache", cache_,
                     "folder that keeps versions of PyPI (default: ~/.cache/convtune/cudnn)")
         ->type_name("FOLDER");
-    app::SayColumns(app, WhyFields({}));
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <sstream>
 
-#include "client/cli/commands/report/report.h"
+#include "client/cli/commands/report.h"
 #include "tests/unit/report/sample_rows.h"
 
-namespace convtune::cli::commands::report {
+namespace convtune::cli::commands {
 namespace {
 
 TEST(ReportCsvTest, HasALineForEachRow) {
-  convtune::report::ReportData data;
-  convtune::report::AddSample(
+  report::ReportData data;
+  report::AddSample(
       &data, {.times = {{"graph:eng1,k2=3", 10}, {"graph:eng2", 0}}, .stock = 1, .node = "a,b"});
   std::ostringstream out;
   WriteReportCsv(data, out);
@@ -26,4 +26,4 @@ TEST(ReportCsvTest, HasALineForEachRow) {
 }
 
 }  // namespace
-}  // namespace convtune::cli::commands::report
+}  // namespace convtune::cli::commands

@@ -1,4 +1,4 @@
-#include "client/cli/commands/report/report.h"
+#include "client/cli/commands/report.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "client/cli/app/program.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/input/options.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/atomic_file.h"
@@ -26,21 +26,9 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
 
-namespace convtune::cli::commands::report {
+namespace convtune::cli::commands {
 namespace {
 
-using convtune::report::Report;
-using convtune::report::ReportData;
-using convtune::report::ReportDisagreement;
-using convtune::report::ReportGpu;
-using convtune::report::ReportHeadline;
-using convtune::report::ReportPair;
-using convtune::report::ReportPlace;
-using convtune::report::ReportRoof;
-using convtune::report::ReportRow;
-using convtune::report::ReportShare;
-using convtune::report::ReportUpgrade;
-using convtune::report::ReportWanted;
 using output::Fields;
 using output::Value;
 
@@ -55,7 +43,8 @@ std::string TimesWord(const std::optional<double>& ratio) {
 // most.
 class Tables {
  public:
-  Tables(app::Context& context, const ReportData& data, const Report& report, size_t top)
+  Tables(app::Context& context, const report::ReportData& data, const report::Report& report,
+         size_t top)
       : data_(data),
         report_(report),
         top_(top),
@@ -68,9 +57,9 @@ class Tables {
       Shares();
       Stock();
       Disagreements();
-      for (const ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
+      for (const report::ReportUpgrade& upgrade : report_.upgrades) Upgrade(upgrade);
       Gpus();
-      Section("Best that was attained", report_.roofs, [](const ReportRoof& r) -> Fields {
+      Section("Best that was attained", report_.roofs, [](const report::ReportRoof& r) -> Fields {
         return {{"", "GPU", r.gpu_model},
                 {"", "TYPE", Name(r.data_type)},
                 {"", "PROBLEMS", r.pairs},
@@ -78,7 +67,7 @@ class Tables {
                 {"", "GB/S", Digits(r.gbytes_per_second)}};
       });
     }
-    Section("Most wanted", report_.wanted, [](const ReportWanted& w) -> Fields {
+    Section("Most wanted", report_.wanted, [](const report::ReportWanted& w) -> Fields {
       return {{"", "PROBLEM", input::ShortProblem(w.problem)},
               {"", "ENVIRONMENT", w.environment},
               {"", "MISSES", w.misses},
@@ -89,7 +78,7 @@ class Tables {
 
  private:
   void Headline() {
-    const ReportHeadline& h = report_.headline;
+    const report::ReportHeadline& h = report_.headline;
     output::Table table(HeadlineFields("", "", ""));
     const auto add = [&table](const char* name, const Value& number, const std::string& words) {
       table.Add(HeadlineFields(name, number, words));
@@ -145,22 +134,22 @@ class Tables {
 
   bool IsShared() const {
     return std::any_of(report_.pairs.begin(), report_.pairs.end(),
-                       [](const ReportPair& pair) { return pair.timed_nodes > 1; });
+                       [](const report::ReportPair& pair) { return pair.timed_nodes > 1; });
   }
   bool IsCompared() const {
     return std::any_of(report_.gpus.begin(), report_.gpus.end(),
-                       [](const ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
+                       [](const report::ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
   }
 
   void Shares() {
-    Section("Which algorithms win", report_.shares, [](const ReportShare& s) -> Fields {
+    Section("Which algorithms win", report_.shares, [](const report::ReportShare& s) -> Fields {
       return {{"", "GPU", s.gpu_model},       {"", "TYPE", Name(s.data_type)},
               {"", "LAYOUT", Name(s.layout)}, {"", "OPERATION", Name(s.operation)},
               {"", "PROBLEMS", s.pairs},      {"", "WINNERS BY ENGINE", Engines(s)}};
     });
   }
 
-  static std::string Engines(const ReportShare& share) {
+  static std::string Engines(const report::ReportShare& share) {
     std::string words;
     for (size_t i = 0; i < share.engines.size() && i < 4; ++i) {
       absl::StrAppend(
@@ -172,15 +161,16 @@ class Tables {
   }
 
   void Stock() {
-    std::vector<ReportPair> slower;
-    for (const ReportPair& pair : report_.pairs) {
+    std::vector<report::ReportPair> slower;
+    for (const report::ReportPair& pair : report_.pairs) {
       if (pair.winner_us > 0 && pair.stock_us > pair.winner_us) slower.push_back(pair);
     }
-    std::stable_sort(slower.begin(), slower.end(), [](const ReportPair& a, const ReportPair& b) {
-      return a.stock_us - a.winner_us > b.stock_us - b.winner_us;
-    });
+    std::stable_sort(slower.begin(), slower.end(),
+                     [](const report::ReportPair& a, const report::ReportPair& b) {
+                       return a.stock_us - a.winner_us > b.stock_us - b.winner_us;
+                     });
     Section("Stock choice against measured, most time first", slower,
-            [this](const ReportPair& p) -> Fields {
+            [this](const report::ReportPair& p) -> Fields {
               return {{"", "PROBLEM", Problem(p)},
                       {"", "ENVIRONMENT", Environment(p)},
                       {"", "STOCK", output::Micros(p.stock_us)},
@@ -192,7 +182,7 @@ class Tables {
 
   void Disagreements() {
     Section("Nodes that disagree, dearest first", report_.disagreements,
-            [this](const ReportDisagreement& d) -> Fields {
+            [this](const report::ReportDisagreement& d) -> Fields {
               size_t differ = 0;
               double worst = 1;
               for (const auto& other : d.others) {
@@ -208,12 +198,12 @@ class Tables {
             });
   }
 
-  void Upgrade(const ReportUpgrade& upgrade) {
-    std::vector<ReportUpgrade::Point> slower;
-    for (const ReportUpgrade::Point& point : upgrade.points) {
+  void Upgrade(const report::ReportUpgrade& upgrade) {
+    std::vector<report::ReportUpgrade::Point> slower;
+    for (const report::ReportUpgrade::Point& point : upgrade.points) {
       if (point.beyond_noise && point.to_us > point.from_us) slower.push_back(point);
     }
-    const bool cudnn = upgrade.kind == ReportUpgrade::Kind::kCudnn;
+    const bool cudnn = upgrade.kind == report::ReportUpgrade::Kind::kCudnn;
     const std::string title = absl::StrCat(
         cudnn ? "cuDNN " : "Driver ", upgrade.from, " to ", upgrade.to, ", ", upgrade.subject, ": ",
         upgrade.points.size(), " problems, ", upgrade.regressions, " slower, ",
@@ -221,7 +211,7 @@ class Tables {
     if (slower.empty()) {
       absl::StrAppend(&out_, "\n", output::Paint(title, output::Color::kBold, color_), "\n");
     }
-    Section(title, slower, [this](const ReportUpgrade::Point& p) -> Fields {
+    Section(title, slower, [this](const report::ReportUpgrade::Point& p) -> Fields {
       return {{"", "PROBLEM", Problem(p)},
               {"", "BEFORE", output::Micros(p.from_us)},
               {"", "AFTER", output::Micros(p.to_us)},
@@ -232,13 +222,13 @@ class Tables {
   }
 
   void Gpus() {
-    std::vector<ReportGpu> slow;
+    std::vector<report::ReportGpu> slow;
     std::copy_if(report_.gpus.begin(), report_.gpus.end(), std::back_inserter(slow),
-                 [](const ReportGpu& gpu) { return gpu.slow; });
+                 [](const report::ReportGpu& gpu) { return gpu.slow; });
     const auto clock = [](double mhz) {
       return Value(mhz > 0 ? absl::StrFormat("%.0f MHz", mhz) : "-").Right();
     };
-    Section("Slow GPUs", slow, [&](const ReportGpu& g) -> Fields {
+    Section("Slow GPUs", slow, [&](const report::ReportGpu& g) -> Fields {
       return {{"", "NODE", g.node},
               {"", "MODEL", g.gpu_model},
               {"", "RATIO", Times(g.ratio)},
@@ -283,17 +273,17 @@ class Tables {
     return number < 0 ? "-" : data_.candidates()[static_cast<size_t>(number)];
   }
 
-  const ReportData& data_;
-  const Report& report_;
+  const report::ReportData& data_;
+  const report::Report& report_;
   const size_t top_;
   const int width_;
   const bool color_;
   std::string out_;
 };
 
-output::Fields RowFields(const ReportRow& row, const ReportData& data) {
+output::Fields RowFields(const report::ReportRow& row, const report::ReportData& data) {
   const convtune::Environment& environment = data.EnvironmentOf(row);
-  const ReportPlace& place = data.places()[static_cast<size_t>(row.place)];
+  const report::ReportPlace& place = data.places()[static_cast<size_t>(row.place)];
   const auto number = [](double value) { return Value(absl::StrFormat("%.7g", value)); };
   const auto time = [&](double value) { return value > 0 ? number(value) : Value(""); };
   const auto candidate = [&](int of) {
@@ -322,16 +312,6 @@ output::Fields RowFields(const ReportRow& row, const ReportData& data) {
           {"search_seconds", "", number(row.elapsed_seconds())}};
 }
 
-// The columns of the CSV, as the fields of some row.
-output::Fields ReportColumns() {
-  ReportData any;
-  ReportRow row;
-  row.environment = any.AddEnvironment("", {});
-  row.problem = any.AddProblem("fwd,x=1x1x1x1,w=1x1x1x1");
-  row.place = any.AddPlace({});
-  return RowFields(row, any);
-}
-
 constexpr int kMostWanted = 1000;
 
 class ReportCommand final : public app::Command {
@@ -339,7 +319,7 @@ class ReportCommand final : public app::Command {
   void Register(CLI::App& root) override {
     CLI::App* app =
         AddVerb(root, "report", "what wins, what it gains, who disagrees, what got slower",
-                app::Rows::kYes);
+                ReportOutput::Columns());
     app->add_option("bundles", bundles_,
                     "bundles of any number of nodes; without one, the daemon is asked")
         ->type_name("FILE");
@@ -347,7 +327,7 @@ class ReportCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    convtune::report::ReportData data(output_.Filter());
+    report::ReportData data(output_.Filter());
     if (bundles_.empty()) {
       RETURN_IF_ERROR(AskDaemon(context, &data));
     }
@@ -361,7 +341,7 @@ class ReportCommand final : public app::Command {
  private:
   // Adds what the bundle has. `name` is for words.
   static absl::Status Read(app::Context& context, const std::string& path, const std::string& name,
-                           convtune::report::ReportData* data) {
+                           report::ReportData* data) {
     output::ProgressBar bar(context.io());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::bundle::BundleReader> reader,
                      db::bundle::BundleReader::Open(path));
@@ -388,7 +368,7 @@ class ReportCommand final : public app::Command {
   }
 
   // A node is what it would export, with its counters and what it misses.
-  absl::Status AskDaemon(app::Context& context, convtune::report::ReportData* data) const {
+  absl::Status AskDaemon(app::Context& context, report::ReportData* data) const {
     ASSIGN_OR_RETURN(client::Client* const client, context.Connect());
     ASSIGN_OR_RETURN(const auto info, client->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
     data->AddCounters(info.lookups(), info.hits());
@@ -409,7 +389,7 @@ class ReportCommand final : public app::Command {
     return AddWanted(context, data);
   }
 
-  static absl::Status AddWanted(app::Context& context, convtune::report::ReportData* data) {
+  static absl::Status AddWanted(app::Context& context, report::ReportData* data) {
     auto request = context.NewRequest<v1::ListWantedRequest>();
     request.set_max_problems(kMostWanted);
     const auto response = context.CallPages<v1::ListWantedResponse>(request, kMostWanted);
@@ -456,40 +436,49 @@ void ReportOutput::Register(CLI::App& app) {
   app.add_option("--top", top_, "rows of each table on the terminal")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  app::SayColumns(&app, ReportColumns());
 }
 
-absl::Status ReportOutput::Write(convtune::report::ReportData data, app::Context& context) const {
+// Those of some row.
+output::Fields ReportOutput::Columns() {
+  report::ReportData any;
+  report::ReportRow row;
+  row.environment = any.AddEnvironment("", {});
+  row.problem = any.AddProblem("fwd,x=1x1x1x1,w=1x1x1x1");
+  row.place = any.AddPlace({});
+  return RowFields(row, any);
+}
+
+absl::Status ReportOutput::Write(report::ReportData data, app::Context& context) const {
   output::Io& io = context.io();
   const app::Format format = context.format();
   if (format == app::Format::kCsv) {
     WriteReportCsv(data, io.out);
     if (html_.empty()) return absl::OkStatus();
   }
-  convtune::report::ReportOptions options = options_;
+  report::ReportOptions options = options_;
   options.now = SystemClock().Now();
-  const convtune::report::Report report = convtune::report::MakeReport(options, &data);
+  const report::Report report = report::MakeReport(options, &data);
   if (!html_.empty()) {
-    const std::string page = convtune::report::ReportHtml(data, report);
+    const std::string page = report::ReportHtml(data, report);
     RETURN_IF_ERROR(output::AtomicFile::WriteWhole(html_, "--html", page));
     io.err << "wrote " << html_ << ", " << output::FormatBytes(static_cast<int64_t>(page.size()))
            << "\n";
   }
   if (format == app::Format::kJson) {
-    io.out << convtune::report::ReportJson(data, report) << "\n";
+    io.out << report::ReportJson(data, report) << "\n";
   } else if (format == app::Format::kTable && html_.empty()) {
     io.out << Tables(context, data, report, top_).Make();
   }
   return absl::OkStatus();
 }
 
-void WriteReportCsv(const ReportData& data, std::ostream& out) {
-  out << output::CsvHeading(ReportColumns());
+void WriteReportCsv(const report::ReportData& data, std::ostream& out) {
+  out << output::CsvHeading(ReportOutput::Columns());
   for (const auto& [key, rows] : data.pairs()) {
-    for (const ReportRow& row : rows) out << output::CsvRow(RowFields(row, data));
+    for (const report::ReportRow& row : rows) out << output::CsvRow(RowFields(row, data));
   }
 }
 
 std::unique_ptr<app::Command> NewReportCommand() { return std::make_unique<ReportCommand>(); }
 
-}  // namespace convtune::cli::commands::report
+}  // namespace convtune::cli::commands

@@ -466,6 +466,14 @@ std::vector<std::string> CudaFoldersIn(const std::string& packages) {
   return folders;
 }
 
+std::string LibraryPath(const std::string& folder, std::vector<std::string> cuda) {
+  cuda.insert(cuda.begin(), folder);
+  if (const char* const more = getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0') {
+    cuda.emplace_back(more);
+  }
+  return absl::StrJoin(cuda, ":");
+}
+
 absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std::string& program) {
   // The loader's path of this process comes before a program's own (RUNPATH), and is not the
   // program's.
@@ -500,13 +508,8 @@ absl::StatusOr<CudnnToLoad> FindCudnnToLoad(const std::string& option, const std
                                                    absl::StrJoin(all, ", "), ": name the folder"));
   }
   const LoadedCudnn& own = by_folder.begin()->second;
-  std::vector<std::string> folders =
-      CudaFoldersIn(fs::path(own.folder).parent_path().parent_path().string());
-  folders.insert(folders.begin(), own.folder);
-  if (const char* const more = getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0') {
-    folders.emplace_back(more);
-  }
-  CudnnToLoad to_load{own.folder, absl::StrJoin(folders, ":"), own.version};
+  const std::string packages = fs::path(own.folder).parent_path().parent_path();
+  CudnnToLoad to_load{own.folder, LibraryPath(own.folder, CudaFoldersIn(packages)), own.version};
   absl::StatusOr<LoadedCudnn> loaded =
       LookAt(own.by, LibraryIn(own.folder), {{"LD_LIBRARY_PATH", to_load.library_path}});
   if (!loaded.ok()) return Of(option, loaded.status());

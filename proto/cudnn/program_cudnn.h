@@ -57,12 +57,15 @@ CudnnExamination ExamineCudnn(const LoadedCudnn& cudnn);
 // Folders of cuBLAS and NVRTC beside the wheel of cuDNN, below the folder "nvidia" of packages.
 std::vector<std::string> CudaFoldersIn(const std::string& packages);
 
-// How another program is made to load the same cuDNN.
+// How another program is made to load a cuDNN.
 struct CudnnToLoad {
-  std::string folder;
-  std::string library_path;  // LD_LIBRARY_PATH: cuDNN, the CUDA of its wheel, then our own
-  std::string version = {};  // "9.20.0"; empty: not known
+  std::string folder;        // of libcudnn.so.9; empty: the one that it loads by itself
+  std::string library_path;  // LD_LIBRARY_PATH: cuDNN, the CUDA for it, then our own
+  std::string version = {};  // "9.20.0", or its beginning; empty: not known
 };
+
+// The library_path of a cuDNN in `folder` and the CUDA in the folders `cuda`.
+std::string LibraryPath(const std::string& folder, std::vector<std::string> cuda);
 
 // Finds the cuDNN of `program` as FindCudnn does, first without LD_LIBRARY_PATH, and with it only
 // if that finds none. There must be one cuDNN, which the program or a package of its Python is

@@ -1,7 +1,6 @@
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/file.h>
 
 #include <algorithm>
@@ -171,31 +170,27 @@ CudnnCache::CudnnCache(Options options) : options_(std::move(options)) {
   if (options_.folder.empty()) options_.folder = UserFolder("XDG_CACHE_HOME", ".cache") + "/cudnn";
 }
 
-absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const std::string& name) {
-  if (name.empty()) return CudnnFolder();
-  absl::StatusOr<CudnnFolder> found = FindNamed(name);
+absl::StatusOr<CudnnToLoad> CudnnCache::Find(const std::string& option, const std::string& name) {
+  if (name.empty()) return CudnnToLoad();
+  absl::StatusOr<CudnnToLoad> found = FindNamed(name);
   // Errors of the cache itself name its own option.
   if (found.ok() || absl::StartsWith(found.status().message(), "--cache: ")) return found;
   return absl::Status(found.status().code(), absl::StrCat(option, ": ", found.status().message()));
 }
 
-absl::StatusOr<CudnnFolder> CudnnCache::FindNamed(const std::string& name) {
+absl::StatusOr<CudnnToLoad> CudnnCache::FindNamed(const std::string& name) {
   ASSIGN_OR_RETURN(const std::optional<Wheel> wheel, Read(name));
-  CudnnFolder found;
+  CudnnToLoad found;
   if (wheel) {
     ASSIGN_OR_RETURN(found.folder, FindVersion(*wheel));
-    found.version = VersionNumbers(wheel->version);
+    found.version = wheel->version;
   } else {
     found.folder = LibraryFolderBelow(name);
     RETURN_IF_ERROR(CheckIsTheOnly(name, found.folder));
   }
-  ASSIGN_OR_RETURN(std::vector<std::string> folders,
+  ASSIGN_OR_RETURN(const std::vector<std::string> cuda,
                    FindCuda(wheel ? wheel->cuda_major : OwnCuda()));
-  folders.insert(folders.begin(), found.folder);
-  if (const char* const more = getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0') {
-    folders.emplace_back(more);
-  }
-  found.library_path = absl::StrJoin(folders, ":");
+  found.library_path = LibraryPath(found.folder, cuda);
   return found;
 }
 

@@ -8,16 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/cudnn/program_cudnn.h"
 
 namespace convtune::cli::commands::upgrade {
-
-// A cuDNN that can be loaded.
-struct CudnnFolder {
-  std::string folder;  // of libcudnn.so.9; empty: the worker's own
-  // LD_LIBRARY_PATH with which a program loads it, and what it loads itself.
-  std::string library_path;
-  std::vector<int> version;  // that was asked for, "9.28" as 9, 28; empty: none was
-};
 
 // Not thread-safe; several processes may share the folder.
 class CudnnCache {
@@ -35,9 +28,10 @@ class CudnnCache {
   // `name` is a version ("9.28": the newest 9.28 of the cache, else of PyPI; for
   // the worker's own CUDA unless it names one), a requirement of pip's ("torch==2.15",
   // whose metadata pin one), a folder of or above libcudnn.so.9, a venv's too, or empty: the
-  // worker's own. A folder of the cache is whole or not there: one from which somebody took the
-  // library away is fetched again. Errors name `option` and the rule.
-  absl::StatusOr<CudnnFolder> Find(const std::string& option, const std::string& name);
+  // worker's own. The result has the version that was asked for, if one was. A folder of the cache
+  // is whole or not there: one from which somebody took the library away is fetched again. Errors
+  // name `option` and the rule.
+  absl::StatusOr<CudnnToLoad> Find(const std::string& option, const std::string& name);
 
  private:
   // A version and the CUDA that its wheel is for.
@@ -46,7 +40,7 @@ class CudnnCache {
     int cuda_major = 0;
   };
   // As Find, but errors do not name the option, unless it is --cache.
-  absl::StatusOr<CudnnFolder> FindNamed(const std::string& name);
+  absl::StatusOr<CudnnToLoad> FindNamed(const std::string& name);
   // No wheel: `name` is a folder.
   absl::StatusOr<std::optional<Wheel>> Read(const std::string& name);
   // The version that the package of a requirement pins, "9.26.0.51+cu13".

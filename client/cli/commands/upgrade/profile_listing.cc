@@ -14,13 +14,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/cancel_token.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/base/unique_fd.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/text.h"
 #include "proto/worker_client/worker_client.h"
 
 namespace convtune::cli::commands::upgrade {
@@ -116,19 +116,20 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, Build build, Wor
 }
 
 // The loader takes another cuDNN where it cannot take the one of the folder.
-absl::Status CheckVersion(const CudnnFolder& cudnn, const Environment& environment) {
+absl::Status CheckVersion(const CudnnToLoad& cudnn, const Environment& environment) {
   const CudnnVersion& loaded = environment.cudnn;
+  const std::vector<int> asked = VersionNumbers(cudnn.version);
   const int numbers[] = {loaded.major, loaded.minor, loaded.patch};
-  const size_t known = std::min(cudnn.version.size(), std::size(numbers));
-  if (std::equal(numbers, numbers + known, cudnn.version.begin())) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--cache: the worker took cuDNN ", loaded.ToText(), " in place of ",
-      absl::StrJoin(cudnn.version, "."), " in ", cudnn.folder, "; remove that folder"));
+  const size_t known = std::min(asked.size(), std::size(numbers));
+  if (std::equal(numbers, numbers + known, asked.begin())) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("--cache: the worker took cuDNN ",
+                                                    loaded.ToText(), " in place of ", cudnn.version,
+                                                    " in ", cudnn.folder, "; remove that folder"));
 }
 
 }  // namespace
 
-absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnFolder& cudnn,
+absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnToLoad& cudnn,
                                              const std::string& profile_file,
                                              const std::vector<AskedProblem>& problems,
                                              Build build) {

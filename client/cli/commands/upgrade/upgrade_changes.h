@@ -52,7 +52,7 @@ enum class Build { kFirst, kAll };
 // them. A worker that dies is started again for the next problem. Errors:
 // FAILED_PRECONDITION in the worker's words if none can be started, and where the
 // worker has another version than `cudnn` says.
-absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnFolder& cudnn,
+absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnToLoad& cudnn,
                                              const std::string& profile_file,
                                              const std::vector<AskedProblem>& problems,
                                              Build build = Build::kFirst);

@@ -110,8 +110,8 @@ class UpgradeCheckCommand final : public app::Command {
     CudnnCache cache(
         {cache_, index_, worker_, [&context](const std::string& words) { context.Say(words); }});
     // First the one that may not be there yet: a mistake costs no download of the other.
-    ASSIGN_OR_RETURN(const CudnnFolder to, cache.Find("--to", to_));
-    ASSIGN_OR_RETURN(const CudnnFolder from,
+    ASSIGN_OR_RETURN(const CudnnToLoad to, cache.Find("--to", to_));
+    ASSIGN_OR_RETURN(const CudnnToLoad from,
                      from_.empty() && !stored.cudnn_version().empty()
                          ? CudnnOf(stored.cudnn_version(), profiles[0].second, problems[0], &cache)
                          : cache.Find("--from", from_));
@@ -160,11 +160,11 @@ class UpgradeCheckCommand final : public app::Command {
   }
 
   // Returns the cuDNN of that version: the worker's own where it has it, else the cache's.
-  absl::StatusOr<CudnnFolder> CudnnOf(const std::string& version, const std::string& profile_file,
+  absl::StatusOr<CudnnToLoad> CudnnOf(const std::string& version, const std::string& profile_file,
                                       const AskedProblem& problem, CudnnCache* cache) const {
     ASSIGN_OR_RETURN(const ProfileListing own,
-                     ListOnProfile(worker_, CudnnFolder(), profile_file, {problem}));
-    if (own.environment.cudnn.ToText() == version) return CudnnFolder();
+                     ListOnProfile(worker_, CudnnToLoad(), profile_file, {problem}));
+    if (own.environment.cudnn.ToText() == version) return CudnnToLoad();
     return cache->Find("--from", version);
   }
 
@@ -200,8 +200,8 @@ class UpgradeCheckCommand final : public app::Command {
   }
 
   // Asks both versions at once: each worker keeps one core busy.
-  absl::StatusOr<ProfileChanges> Compare(const std::string& profile_file, const CudnnFolder& from,
-                                         const CudnnFolder& to,
+  absl::StatusOr<ProfileChanges> Compare(const std::string& profile_file, const CudnnToLoad& from,
+                                         const CudnnToLoad& to,
                                          const std::vector<AskedProblem>& problems) const {
     absl::StatusOr<ProfileListing> before = absl::UnknownError("not asked");
     std::thread other([&] { before = ListOnProfile(worker_, from, profile_file, problems); });

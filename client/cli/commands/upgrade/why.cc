@@ -151,7 +151,7 @@ class WhyCommand final : public app::Command {
     ASSIGN_OR_RETURN(const auto profiles, FindProfiles(profiles_));
     CudnnCache cache({cache_, "", DefaultWorkerPath(),
                       [&context](const std::string& words) { context.Say(words); }});
-    std::vector<CudnnFolder> cudnns(1);  // the worker's own
+    std::vector<CudnnToLoad> cudnns(1);  // the worker's own
     for (const std::string& name : to_) {
       ASSIGN_OR_RETURN(cudnns.emplace_back(), cache.Find("--to", name));
     }
@@ -182,7 +182,7 @@ class WhyCommand final : public app::Command {
  private:
   // Asks for the problems, then for the other forms of them that lint compares with.
   static absl::StatusOr<WhyRow> Look(app::Context& context, const std::vector<ProblemRow>& rows,
-                                     const CudnnFolder& cudnn, const std::string& profile_file) {
+                                     const CudnnToLoad& cudnn, const std::string& profile_file) {
     lint::LintInput input;
     const auto list = [&](const std::vector<ProblemRow>& wanted) -> absl::StatusOr<ProfileListing> {
       std::vector<AskedProblem> asked;

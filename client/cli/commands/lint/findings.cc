@@ -47,14 +47,6 @@ std::optional<calls::CandidateList> ListOf(const ConvProblem& problem, const Lin
   return list;
 }
 
-// False of a tuning that has just the one candidate that a program settled on: that is no list.
-bool IsWhole(const ConvProblem& problem, const calls::TuningMap& known) {
-  const auto found = known.find(problem.ToText());
-  if (found == known.end()) return true;
-  const auto& reasons = found->second.incomplete_reasons();
-  return std::find(reasons.begin(), reasons.end(), v1::INCOMPLETE_REASON_OBSERVED) == reasons.end();
-}
-
 bool WantsTensorCores(const ConvProblem& problem) { return problem.data_type() != DataType::kF64; }
 
 double WholeWork(const std::vector<ProblemRow>& rows) {
@@ -115,7 +107,7 @@ class Linter {
       Add("no-candidate", LintSeverity::kError, WhyNoList());
       return;
     }
-    if (!IsWhole(problem_, input_.known)) return;
+    if (IsObserved(problem_, input_)) return;
     CheckLastResort();
     CheckTensorCores();
     CheckLayout();
@@ -182,7 +174,7 @@ class Linter {
   void CheckTensorCores() {
     if (!WantsTensorCores(problem_) || IsLean(*list_, problem_)) return;
     const bool none = list_->on_tensor_cores() == 0;
-    // Then CheckLayout says it.
+    // CheckLayout proposes the other layout.
     if (!none && IsLeanInOtherLayout(problem_, input_)) return;
     LintFinding finding =
         Make("tensor-cores", LintSeverity::kNotice,
@@ -294,6 +286,12 @@ class Linter {
 };
 
 }  // namespace
+
+bool IsObserved(const ConvProblem& problem, const LintInput& input) {
+  const auto found = input.known.find(problem.ToText());
+  return found != input.known.end() && std::ranges::count(found->second.incomplete_reasons(),
+                                                          int{v1::INCOMPLETE_REASON_OBSERVED}) > 0;
+}
 
 std::optional<ConvProblem> OtherLayout(const ConvProblem& problem) {
   if (problem.layout() == TensorLayout::kStrided) return std::nullopt;

@@ -165,6 +165,14 @@ class LintCommand final : public app::Command {
 
     const std::vector<LintFinding> findings = FindingsOf(rows, input_);
     Print(context, rows.size(), findings, variants);
+    const auto observed = std::ranges::count_if(
+        rows, [this](const ProblemRow& row) { return IsObserved(row.problem, input_); });
+    if (observed > 0) {
+      context.Say(
+          output::Counted(observed, "convolution was", "convolutions were"),
+          " not looked at: all that is stored is what a program settled on; `convtune tune` "
+          "or `convtune delete` them first");
+    }
     const bool fails = fail_on_ && std::ranges::any_of(findings, [&](const LintFinding& finding) {
                          return finding.severity >= *fail_on_;
                        });

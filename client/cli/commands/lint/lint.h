@@ -59,14 +59,17 @@ struct LintInput {
   std::vector<std::string> ignored;  // kinds
 };
 
-// Problems whose lists FindingsOf needs besides those of `rows` themselves: other
-// layouts, and, of those that have no candidate on tensor cores that does
-// without copies, the forms that may have some. Each once, and none that `input` has already. To be
-// called again once the first problems are listed: their lists decide which forms are wanted.
+// Problems whose lists FindingsOf needs besides those of `rows`: each row's other layout, and the
+// TensorCoreForms of a row whose list has nothing on tensor cores without copies of x or y. Each
+// once, and none that `input` has already. To be called again once the first problems are listed:
+// their lists decide which forms are wanted.
 std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const LintInput& input);
 
-// The findings of distinct problems; the worst first, between equals those with
-// the most arithmetic.
+// True if the tuning has just the one candidate that a program settled on, which is no list.
+bool IsObserved(const ConvProblem& problem, const LintInput& input);
+
+// The findings of distinct problems, but for what IsObserved; the worst first, between equals those
+// with the most arithmetic.
 std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const LintInput& input);
 
 // The columns of a model in one data type and batch size, beside others: what its first choices

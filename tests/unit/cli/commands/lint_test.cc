@@ -514,6 +514,11 @@ TEST_F(LintCommandTest, TheModelAsItIsStandsOnceBesideItsVariants) {
   EXPECT_EQ(rows(Lint({"--json"}).out), 0);
 }
 
+TEST_F(LintCommandTest, WhatWasNotLookedAtIsSaid) {
+  daemon_.tuning.add_incomplete_reasons(v1::INCOMPLETE_REASON_OBSERVED);
+  EXPECT_THAT(Lint({}).err, HasSubstr("1 convolution was not looked at: all that is stored is"));
+}
+
 TEST_F(LintCommandTest, BadInputIsOneErrorEach) {
   const std::pair<std::vector<std::string>, const char*> kBad[] = {
       {{"--max-workspace", "much"}, "--max-workspace"},

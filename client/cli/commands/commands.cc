@@ -44,7 +44,7 @@ std::vector<std::string> NamesOf(const CLI::Option& option) {
 
 // True of an option's value or a positional argument that is a path of this machine.
 bool TakesFile(const CLI::Option& option) {
-  for (const char* name : {"FILE", "DIR", "IN", "OUT", "PROGRAM..."}) {
+  for (const char* name : {"FILE", "FOLDER", "DIR", "IN", "OUT", "PROGRAM..."}) {
     if (option.get_type_name() == name || option.get_single_name() == name) return true;
   }
   return false;

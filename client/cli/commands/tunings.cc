@@ -17,6 +17,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/enums.h"
+#include "proto/model/environment.h"
 #include "proto/model/tuning/candidate.h"
 
 namespace convtune::cli::commands {
@@ -255,6 +256,15 @@ absl::StatusOr<std::string> JobName(const std::string& text) {
   return absl::StrCat("jobs/", number);
 }
 
+// True if a job of `environment` is one of `wanted`: each is an environment's name, or its text.
+bool IsIn(const std::string& environment, const std::string& wanted) {
+  const auto name_of = [](const std::string& words) {
+    const absl::StatusOr<Environment> text = Environment::Parse(words);
+    return text.ok() ? text->Name() : words;
+  };
+  return environment == wanted || environment == name_of(wanted) || name_of(environment) == wanted;
+}
+
 output::Fields JobFields(const v1::TuningJob& job) {
   const std::string state = output::EnumWord(job.state());
   const int done = job.succeeded_count() + job.failed_count();
@@ -320,7 +330,7 @@ class JobsCommand final : public app::Command {
     std::vector<v1::TuningJob> jobs;
     const std::string& wanted = context.settings().environment;
     for (const v1::TuningJob& job : all.jobs()) {
-      if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
+      if (wanted.empty() || IsIn(job.environment(), wanted)) jobs.push_back(job);
     }
     return PrintList(context, "jobs", jobs, JobFields, "job");
   }

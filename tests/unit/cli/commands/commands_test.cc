@@ -223,6 +223,20 @@ TEST_F(CommandsTest, VersionNeedsNoDaemon) {
   EXPECT_EQ(alone.out, "convtune " CONVTUNE_VERSION "\n");
 }
 
+TEST_F(CommandsTest, JobsOfAnEnvironmentAreFoundByItsNameAndByItsText) {
+  const std::string text = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  daemon_.states = {job};
+  for (const std::string& said : {std::string("nvidia-h200"), text}) {
+    daemon_.states[0].set_environment(said);
+    for (const std::string& wanted : {std::string("nvidia-h200"), text}) {
+      EXPECT_EQ(Run({"jobs", "list", "--environment", wanted}).err, "1 job\n") << said << wanted;
+    }
+    EXPECT_EQ(Run({"jobs", "list", "--environment", "nvidia-l4"}).err, "0 jobs\n") << said;
+  }
+}
+
 TEST_F(CommandsTest, EveryVerbHasJson) {
   v1::TuningJob job;
   job.set_name("jobs/1");
@@ -277,6 +291,7 @@ TEST(CompletionTest, WordsAreVerbsOptionsAndValues) {
             (std::set<std::string>{"heuristic", "observed", "incomplete", "measured"}));
   EXPECT_EQ(Completed({"get", "--file", ""}), (std::set<std::string>{"FILES"}));
   EXPECT_EQ(Completed({"warm", "list", "x"}), (std::set<std::string>{"FILES"}));
+  EXPECT_EQ(Completed({"why", "--cache", ""}), (std::set<std::string>{"FILES"}));
   EXPECT_EQ(Completed({"warm", "--m"}).count("--min-evidence"), 1U);
   EXPECT_EQ(Completed({"run", "--", "l"}), (std::set<std::string>{"FILES"}));
 }

@@ -13,7 +13,8 @@
 
 namespace convtune::report {
 
-// Orders the rows of the data within each pair. The data outlive it and stay as they are.
+// Orders the rows of the data within each pair. The data outlive it, and nobody else changes them
+// meanwhile.
 class ReportAnalysis {
  public:
   using Rows = std::span<ReportRow>;

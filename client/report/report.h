@@ -110,7 +110,7 @@ struct ReportHeadline {
   int64_t rows = 0, measured = 0, incomplete = 0, observed = 0, heuristic = 0, failed = 0;
   int nodes = 0, gpus = 0, environments = 0, problems = 0;
   int64_t pairs = 0, timed_pairs = 0;
-  int64_t wanted_pairs = 0;             // asked for in vain, and not known
+  int64_t wanted_pairs = 0;             // asked for in vain, and without a row
   std::optional<double> coverage;       // timed of (pairs + wanted_pairs)
   std::optional<double> hit_ratio;      // of all look-ups since the daemons' starts
   int64_t compared_pairs = 0;           // with winner and stock timed

@@ -59,7 +59,7 @@ struct ReportRow {
   float sm_clock_mhz = 0;       // of the winner; 0: not measured
   uint16_t candidate_count = 0;
   std::optional<bool> throttled;  // nullopt: not known
-  bool stale = false;             // old, or of a cuDNN that its GPU has left; MakeReport says it
+  bool stale = false;             // old, or of a cuDNN that its GPU has left; MakeReport sets it
   // Of timed candidates, the winner's first; empty: nothing was timed.
   absl::InlinedVector<ReportTime, 3> times;
 

@@ -75,7 +75,8 @@ bool ReadRow(const std::vector<int>& places, const std::vector<int>& candidates,
 std::set<int> Relevant(std::span<const ReportRow> rows, const std::vector<std::string>& texts) {
   const CommonChoice common = ChooseCommon(rows, texts);
   std::set<int> relevant = {common.settled, common.winner, common.stock};
-  // Were only their owners' times there, they would look better than they are.
+  // A winner of half the nodes may be the common one: with the times of these nodes alone it would
+  // look better than it is.
   std::map<int, size_t> won;
   size_t timed = 0;
   for (const ReportRow& row : rows) {

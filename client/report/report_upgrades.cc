@@ -42,7 +42,7 @@ class Upgrades {
       const Environment& environment = a_.data.environments()[static_cast<size_t>(e)];
       for (size_t p = 0; p < a_.data.places().size(); ++p) {
         if (!a_.HasTimed(static_cast<int>(p), e)) continue;
-        // Versions of which nothing was timed stand between no others.
+        // A version of which nothing was timed does not separate the two beside it.
         cudnns[WithoutCudnn(environment)][environment.cudnn.ToText()] = e;
         const std::string& driver = a_.data.places()[p].driver;
         if (!driver.empty()) drivers[environment.ToText()][driver] = e;

@@ -49,8 +49,9 @@ Findings DoesNotAnswer(const std::string& where) {
       "is too busy; a daemon that hangs is to be restarted");
 }
 
-// gRPC does not tell its caller why a handshake failed, so this one looks at the certificate
-// that the daemon shows, whoever signed it. Without a handshake there is no finding of it.
+// gRPC does not tell its caller why a handshake failed, so this function looks at the certificate
+// that the daemon shows, whoever signed it. Where the daemon shows none, nothing is said of its
+// dates.
 Findings ExamineCertificates(const Address& address, const client::TlsFiles& tls) {
   Findings findings;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),

@@ -32,7 +32,7 @@ class Command {
   // Runs the class's own verb, and those below it that were added without a RunVerb. An error is
   // for Context::Fail.
   virtual absl::StatusOr<ExitCode> Run(Context&) { return ExitCode::kUsage; }
-  // False for a verb that asks no daemon, and so runs with settings that are wrong, too.
+  // False for a verb that asks no daemon: it runs also where the settings are wrong.
   virtual bool needs_settings() const { return true; }
 
   // True for a verb that says the warnings of UnknownVariables itself: in its log, or as the

@@ -103,9 +103,11 @@ bool TakeRefused(app::Context& context, const absl::Status& status,
 }
 
 BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& request,
-                         const std::vector<ProblemRow>& rows, absl::Duration timeout) {
+                         const std::vector<ProblemRow>& rows,
+                         std::optional<absl::Duration> timeout) {
   BatchAnswers answers;
   v1::BatchGetRequest base = request;
+  base.set_environment(context.settings().environment);
   base.clear_problems();
   base.set_max_reply_bytes(kMaxAnswerBytes);
   const auto client = context.Connect();
@@ -113,12 +115,13 @@ BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& reque
     answers.code = context.Fail(client.status());
     return answers;
   }
+  const absl::Duration most = timeout.value_or(context.settings().client.timeout);
   for (std::vector<const ProblemRow*>& asked : SplitIntoRequests(rows)) {
-    auto response = (*client)->BatchGet(WithProblems(base, asked), timeout);
+    auto response = (*client)->BatchGet(WithProblems(base, asked), most);
     if (!response.ok() && TakeRefused(context, response.status(), &asked, &answers.errors)) {
       answers.code = app::Worse(answers.code, app::ExitCode::kUsage);
       if (asked.empty()) continue;
-      response = (*client)->BatchGet(WithProblems(base, asked), timeout);
+      response = (*client)->BatchGet(WithProblems(base, asked), most);
     }
     if (!response.ok()) {
       answers.code = app::Worse(answers.code, context.Fail(response.status()));

@@ -44,11 +44,13 @@ std::vector<std::vector<const ProblemRow*>> SplitIntoRequests(const std::vector<
 bool TakeRefused(app::Context& context, const absl::Status& status,
                  std::vector<const ProblemRow*>* rows, std::vector<ProblemRowError>* errors);
 
-// Asks for all `rows` with `request`, whose problems are ignored. Where the
-// daemon refuses single problems, they are said on io.err and the others are
-// asked again. Errors are said; what was answered before one is in the result.
+// Asks for all `rows` with `request`, whose problems are ignored, in the environment of the
+// settings. Where the daemon refuses single problems, they are said on io.err and the others are
+// asked again. Errors are said; what was answered before one is in the result. Without `timeout`
+// that of the settings.
 BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& request,
-                         const std::vector<ProblemRow>& rows, absl::Duration timeout);
+                         const std::vector<ProblemRow>& rows,
+                         std::optional<absl::Duration> timeout = std::nullopt);
 
 // The exit code after one outcome.
 app::ExitCode ExitCodeOf(const v1::BatchGetResult& result);

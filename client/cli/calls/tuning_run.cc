@@ -179,8 +179,10 @@ app::ExitCode ReportJob(app::Context& context, const v1::TuningJob& job) {
   return bad || lost ? app::ExitCode::kFailed : app::ExitCode::kDone;
 }
 
-TuningRun RunTuning(app::Context& context, const v1::CreateTuningJobRequest& request,
+TuningRun RunTuning(app::Context& context, v1::CreateTuningJobRequest request,
                     const std::vector<ProblemRow>& rows, const TuningRunLimits& limits) {
+  request.set_priority(v1::PRIORITY_INTERACTIVE);
+  if (request.environment().empty()) request.set_environment(context.settings().environment);
   TuningRun run;
   const auto client = context.Connect();
   if (!client.ok()) {

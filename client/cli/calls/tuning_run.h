@@ -26,11 +26,11 @@ struct TuningRunLimits {
 };
 
 // Tunes all `rows`, one job after the other where they do not fit one request,
-// with a progress bar on a terminal. `request` gives everything but the
-// problems. Ctrl-C and SIGTERM cancel the job, as does the limits' end. A daemon that stops
-// meanwhile is waited for, and asked for the rest. Errors and failures are said
-// on io.err.
-TuningRun RunTuning(app::Context& context, const v1::CreateTuningJobRequest& request,
+// with a progress bar on a terminal, before work that nobody waits for. `request` gives everything
+// but the problems; without an environment it is that of the settings. Ctrl-C and SIGTERM cancel
+// the job, as does the limits' end. A daemon that stops meanwhile is waited for, and asked for the
+// rest. Errors and failures are said on io.err.
+TuningRun RunTuning(app::Context& context, v1::CreateTuningJobRequest request,
                     const std::vector<ProblemRow>& rows, const TuningRunLimits& limits = {});
 
 // Returns the errors of the run's problems without a result, by the problem's text: of

@@ -180,10 +180,8 @@ class StatsCommand final : public app::Command {
         {"workerStarts", "worker starts", now.worker_starts() - zero.worker_starts()},
         {"tunings", "tunings stored", now.tuning_count()},
         {"newest", "", output::JsonMessages(newest)}};
-    if (context.format() == app::Format::kJson) {
-      context.io().out << output::JsonRow(counts).text << "\n";
-      return;
-    }
+    context.PrintJson(counts);
+    if (context.format() == app::Format::kJson) return;
     std::ostream& out = context.io().out;
     for (const output::Field& count : counts) {
       if (count.heading.empty()) continue;

@@ -49,7 +49,6 @@ class GetCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
-    request_.set_environment(context.settings().environment);
     v1::OnMiss on_miss{};
     v1::OnMiss_Parse("ON_MISS_" + absl::AsciiStrToUpper(on_miss_), &on_miss);
     request_.set_on_miss(on_miss);
@@ -57,9 +56,8 @@ class GetCommand final : public app::Command {
     const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
     calls::BatchAnswers answers;
     if (!batch.rows.empty()) {
-      answers =
-          calls::BatchGetAll(context, request_, batch.rows,
-                             waits ? context.long_timeout() : context.settings().client.timeout);
+      answers = calls::BatchGetAll(context, request_, batch.rows,
+                                   waits ? std::optional(context.long_timeout()) : std::nullopt);
     }
     calls::PrintAnswers(context, answers, batch.errors, nullptr);
     const app::ExitCode code = app::Worse(batch.code, answers.code);
@@ -113,16 +111,13 @@ class TuneCommand final : public app::Command {
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     // What the caller cannot use is not searched either.
     request_.mutable_options()->set_api(get_.constraints().api());
-    request_.set_environment(context.settings().environment);
-    request_.set_priority(v1::PRIORITY_INTERACTIVE);
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
 
     calls::TuningRun run;
     if (!batch.rows.empty()) run = calls::RunTuning(context, request_, batch.rows);
     calls::BatchAnswers answers;
     if (!run.jobs.empty() && !run.cancelled && run.code != app::ExitCode::kUnreachable) {
-      get_.set_environment(context.settings().environment);
-      answers = calls::BatchGetAll(context, get_, batch.rows, context.settings().client.timeout);
+      answers = calls::BatchGetAll(context, get_, batch.rows);
     }
     std::vector<ProblemRowError> invalid = batch.errors;
     invalid.insert(invalid.end(), run.errors.begin(), run.errors.end());

@@ -72,16 +72,12 @@ std::string NameOf(const AdviceRow& row) {
                       math.empty() ? "" : " (" + math + ")");
 }
 
-std::string Rounded(int digits, double value) {
-  return value > 0 ? absl::StrFormat("%.*f", digits, value) : "-";
-}
-
-// JSON has the number as it is.
+// JSON has the number as it is; CSV has none where nothing was timed.
 output::Value Figure(int digits, double value) {
   output::Value figure = value;
   figure.json = figure.written;
-  figure.written = Rounded(6, value);
-  return figure.Shown(Rounded(digits, value));
+  figure.written = value > 0 ? absl::StrFormat("%.6f", value) : "";
+  return figure.Shown(value > 0 ? absl::StrFormat("%.*f", digits, value) : "-");
 }
 
 std::string Word(const AdviceRow& row) {
@@ -93,7 +89,7 @@ output::Fields AdviceFields(const AdviceRow& row, double speed_up, const std::st
   const v1::Answer& answer = row.result.answer();
   const v1::Candidate& winner = answer.winner();
   const bool has = row.result.has_answer();
-  const std::string error = winner.has_error() ? ErrorWord(row) : "-";
+  const std::string error = winner.has_error() ? ErrorWord(row) : "";
   using output::Only, output::Value, output::Color;
   return {
       {"tf32Forbidden", "", row.forbid_tf32, Only::kJson},
@@ -110,7 +106,7 @@ output::Fields AdviceFields(const AdviceRow& row, double speed_up, const std::st
       {"bound", "BOUND", bound},
       {"workspace_bytes", "WORKSPACE",
        has ? output::Bytes(winner.workspace_bytes()) : Value("").Shown("-").Right(), Only::kCsv},
-      {"error", "ERROR", Value(error).Right(), Only::kCsv},
+      {"error", "ERROR", Value(error).Shown(error.empty() ? "-" : error).Right(), Only::kCsv},
       {"evidence", "EVIDENCE",
        Value(Word(row)).In(has ? calls::EvidenceColor(answer.evidence()) : Color::kRed),
        Only::kCsv},
@@ -132,7 +128,7 @@ std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
 app::ExitCode Ask(app::Context& context, const v1::Constraints& constraints,
                   std::vector<AdviceRow>* rows) {
   for (const bool forbid_tf32 : {false, true}) {
-    auto get = context.NewRequest<v1::BatchGetRequest>();
+    v1::BatchGetRequest get;
     *get.mutable_constraints() = constraints;
     if (forbid_tf32) get.mutable_constraints()->set_forbid_tf32(true);
     std::vector<ProblemRow> problems;
@@ -143,11 +139,9 @@ app::ExitCode Ask(app::Context& context, const v1::Constraints& constraints,
       asked.push_back(&row);
     }
     if (problems.empty()) continue;
-    const calls::BatchAnswers answers =
-        calls::BatchGetAll(context, get, problems, context.settings().client.timeout);
-    if (answers.rows.size() != asked.size()) return app::ExitCode::kUnreachable;
+    const calls::BatchAnswers answers = calls::BatchGetAll(context, get, problems);
+    if (answers.rows.size() != asked.size()) return answers.code;  // why has been said
     for (size_t i = 0; i < asked.size(); ++i) asked[i]->result = answers.rows[i].result;
-    if (answers.code == app::ExitCode::kUnreachable) return answers.code;
   }
   return app::ExitCode::kDone;
 }
@@ -176,13 +170,11 @@ class AdviseCommand final : public app::Command {
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
     ASSIGN_OR_RETURN(auto rows, ReadRows());
-    request_.set_environment(context.settings().environment);
-    request_.set_priority(v1::PRIORITY_INTERACTIVE);
     // A variant that cuDNN has nothing for is a row like the others.
     const calls::TuningRun run = calls::RunTuning(context, request_, ProblemsOf(rows));
     if (run.cancelled || run.jobs.empty()) return run.code;
     const app::ExitCode code = Ask(context, constraints_, &rows);
-    if (code == app::ExitCode::kUnreachable) return code;
+    if (code != app::ExitCode::kDone) return code;
     std::vector<AdviceRow> probes = MakeProbes(rows);
     if (!probes.empty()) {
       context.Say("probing what the GPU can do at most:");

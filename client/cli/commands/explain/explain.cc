@@ -216,9 +216,8 @@ class ExplainCommand final : public app::Command {
     auto get = context.NewRequest<v1::GetTuningRequest>();
     get.mutable_problem()->set_text(problem.ToText());
     ASSIGN_OR_RETURN(const auto tuning, context.Call<v1::Tuning>(get));
-    ask_.set_environment(context.settings().environment);
-    const calls::BatchAnswers answers = calls::BatchGetAll(context, ask_, {{problem, 1, "PROBLEM"}},
-                                                           context.settings().client.timeout);
+    const calls::BatchAnswers answers =
+        calls::BatchGetAll(context, ask_, {{problem, 1, "PROBLEM"}});
     if (answers.rows.empty()) return answers.code;
     Print(context, tuning, answers.rows[0].result, ask_.constraints().api());
     return answers.code;
@@ -316,7 +315,7 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
     return words;
   }
   std::vector<std::string> facts(conditions.marks().begin(), conditions.marks().end());
-  // Not "to itself": in a container NVML may list nobody.
+  // That there was no other process is not known: in a container NVML may list none.
   if (facts.empty()) facts.push_back("no other process was seen, not throttled");
   if (conditions.temperature_celsius() > 0) {
     facts.push_back(absl::StrCat("at most ", conditions.temperature_celsius(), " C"));

@@ -212,8 +212,7 @@ class LintCommand final : public app::Command {
       return input_.known.count(row.problem.ToText()) > 0;
     });
     if (wanted.empty()) return app::ExitCode::kDone;
-    auto request = context.NewRequest<v1::CreateTuningJobRequest>();
-    request.set_priority(v1::PRIORITY_INTERACTIVE);
+    v1::CreateTuningJobRequest request;
     request.mutable_options()->set_list_only(true);
     // A problem that cuDNN has nothing for is a finding like others.
     const calls::TuningRun run = calls::RunTuning(context, request, wanted, {.quiet = true});

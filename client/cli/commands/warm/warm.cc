@@ -17,6 +17,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/tuning/warm_summary.h"
 
 namespace convtune::cli::commands::warm {
@@ -36,7 +37,7 @@ const v1::Candidate* FirstOf(const calls::CandidateList& list,
 
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(200);
 // The daemon's for one problem, where none is asked for.
-constexpr int64_t kDefaultBudgetSeconds = 30;
+constexpr absl::Duration kDefaultBudget = absl::Seconds(30);
 // Problems that the budget left out and that are named for people.
 constexpr size_t kMostNamed = 10;
 
@@ -101,29 +102,35 @@ class WarmCommand final : public app::Command {
   }
 
   absl::StatusOr<app::ExitCode> Run(app::Context& context) override {
-    request_.set_environment(context.settings().environment);
-    request_.set_priority(v1::PRIORITY_INTERACTIVE);
     BoundBudget();
     ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     const std::vector<ProblemRow> all = MostWorkFirst(batch.rows);
     if (all.empty()) return batch.code;  // nothing is wanted, or all rows are wrong
     RETURN_IF_ERROR(WaitReady(context));
 
-    const calls::BatchAnswers before = Ask(context, all);
+    const calls::BatchAnswers before = calls::BatchGetAll(context, {}, all);
     if (before.rows.size() + before.errors.size() < all.size()) {
       return app::Worse(batch.code, before.code);
     }
+    // A problem that the daemon refuses is like one that cannot be read.
+    const app::ExitCode read_code = before.errors.empty() ? batch.code : app::ExitCode::kUsage;
     WarmSummary summary;
     summary.environment = before.environment.name();
-    summary.invalid = static_cast<int64_t>(batch.errors.size());
-    const std::vector<ProblemRow> rows =
+    summary.invalid = static_cast<int64_t>(batch.errors.size() + before.errors.size());
+    Results results;
+    for (const calls::AnswerRow& row : before.rows) results[row.result.problem_text()] = row.result;
+    std::vector<ProblemRow> rows =
         MostWorkFirst(TakeOutForeign(batch.rows, before.environment, &summary));
-    std::vector<ProblemRow> missing = Missing(rows, before);
+    std::erase_if(rows, [&](const ProblemRow& row) {
+      return !results.contains(row.problem.ToText());  // refused
+    });
+    std::vector<ProblemRow> missing = rows;
+    std::erase_if(missing, [&](const ProblemRow& row) {
+      return Warm(before.environment, results.at(row.problem.ToText()));
+    });
     summary.problems += static_cast<int64_t>(rows.size());
     summary.hits = static_cast<int64_t>(rows.size() - missing.size());
-    std::vector<std::string> not_tuned;         // that the end of the total budget left out
-    std::map<std::string, v1::Answer> answers;  // by problem
-    TakeAnswers(before, &answers);
+    std::vector<std::string> not_tuned;  // that the end of the total budget left out
     calls::TuningRun run;
     if (!missing.empty()) {
       const calls::TuningRunLimits limits{.end = SteadyTime::Now() + budget_total_};
@@ -133,28 +140,30 @@ class WarmCommand final : public app::Command {
       if (limited) run = OrderByGain(context, before.environment, &missing);
       if (!run.cancelled) run = calls::RunTuning(context, request_, missing, limits);
       if (run.code == app::ExitCode::kUnreachable) return run.code;
-      const calls::BatchAnswers after = Ask(context, missing);
-      TakeAnswers(after, &answers);
+      const calls::BatchAnswers after = calls::BatchGetAll(context, {}, missing);
+      for (const calls::AnswerRow& row : after.rows) {
+        if (row.result.has_answer()) results[row.result.problem_text()] = row.result;
+      }
       not_tuned = Count(after, run, &summary);
     }
-    CountUnkept(context, rows, answers, &summary);
+    CountUnkept(context, rows, results, &summary);
     context.PrintJson(ToDocument(summary, not_tuned));
     context.Say(summary.ToText(), NotTunedText(not_tuned));
     context.Say(summary.Verdict());
-    return app::Worse(app::Worse(batch.code, run.code),
+    return app::Worse(app::Worse(read_code, run.code),
                       summary.warm() ? app::ExitCode::kDone : app::ExitCode::kFailed);
   }
 
  private:
+  // What the daemon said of problems, by their text.
+  using Results = std::map<std::string, v1::BatchGetResult>;
+
   // No problem has more time than all have.
   void BoundBudget() {
     v1::TuningOptions* const options = request_.mutable_options();
-    const int64_t seconds =
-        options->has_time_budget() ? options->time_budget().seconds() : kDefaultBudgetSeconds;
-    if (absl::Seconds(seconds) > budget_total_) {
-      options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(budget_total_));
-      options->mutable_time_budget()->set_nanos(0);
-    }
+    const absl::Duration budget =
+        options->has_time_budget() ? FromProto(options->time_budget()) : kDefaultBudget;
+    if (budget > budget_total_) *options->mutable_time_budget() = ToProto(budget_total_);
   }
 
   // Nothing is measured for the order: it has a tenth of the total budget. Gives the
@@ -169,7 +178,6 @@ class WarmCommand final : public app::Command {
     if (!environment.profile()) {
       v1::CreateTuningJobRequest request;
       request.set_environment(environment.name());
-      request.set_priority(v1::PRIORITY_INTERACTIVE);
       request.mutable_options()->set_list_only(true);
       calls::TuningRun listing = calls::RunTuning(context, request, rows, limits);
       if (listing.cancelled && !listing.out_of_time) {
@@ -230,30 +238,11 @@ class WarmCommand final : public app::Command {
     }
   }
 
-  static calls::BatchAnswers Ask(app::Context& context, const std::vector<ProblemRow>& rows) {
-    return calls::BatchGetAll(context, context.NewRequest<v1::BatchGetRequest>(), rows,
-                              context.settings().client.timeout);
-  }
-
-  bool Warm(const calls::BatchAnswers& answers, const v1::BatchGetResult& result) const {
+  bool Warm(const v1::Environment& environment, const v1::BatchGetResult& result) const {
     const Evidence least =
-        ParseEvidence(min_evidence_).value_or(LeastTunedEvidence(answers.environment.profile()));
+        ParseEvidence(min_evidence_).value_or(LeastTunedEvidence(environment.profile()));
     return result.has_answer() &&
            (result.answer().pinned() || EvidenceOf(result.answer()) >= least);
-  }
-
-  // Those that have no answer that is good enough, and were not refused.
-  std::vector<ProblemRow> Missing(const std::vector<ProblemRow>& rows,
-                                  const calls::BatchAnswers& answers) const {
-    std::set<std::string> cold;
-    for (const calls::AnswerRow& row : answers.rows) {
-      if (!Warm(answers, row.result)) cold.insert(row.result.problem_text());
-    }
-    std::vector<ProblemRow> missing;
-    for (const ProblemRow& row : rows) {
-      if (cold.count(row.problem.ToText()) > 0) missing.push_back(row);
-    }
-    return missing;
   }
 
   // Without the rows of a list of wanted problems that are for another environment than `here`, of
@@ -275,26 +264,20 @@ class WarmCommand final : public app::Command {
     return kept;
   }
 
-  static void TakeAnswers(const calls::BatchAnswers& from,
-                          std::map<std::string, v1::Answer>* answers) {
-    for (const calls::AnswerRow& row : from.rows) {
-      if (row.result.has_answer()) (*answers)[row.result.problem_text()] = row.result.answer();
-    }
-  }
-
-  // Counts the answers of `rows` that a restart loses, and those that only the daemon gives.
+  // Counts the answers of `rows` that are not on disk, and those that are not published.
   static void CountUnkept(app::Context& context, const std::vector<ProblemRow>& rows,
-                          const std::map<std::string, v1::Answer>& answers, WarmSummary* summary) {
+                          const Results& results, WarmSummary* summary) {
     // A daemon older than this call, or one without releases, gives no answer.
     if (const auto publication = context.Call<v1::Publication>(v1::GetPublicationRequest());
         publication.ok()) {
       summary->publish_evidence = static_cast<Evidence>(publication->publish_evidence());
     }
     for (const ProblemRow& row : rows) {
-      const auto answer = answers.find(row.problem.ToText());
-      if (answer == answers.end()) continue;
-      summary->AddUnkept(EvidenceOf(answer->second), answer->second.pinned(),
-                         answer->second.persisted(), answer->second.stands_in());
+      const v1::BatchGetResult& result = results.at(row.problem.ToText());
+      if (!result.has_answer()) continue;
+      const v1::Answer& answer = result.answer();
+      summary->AddUnkept(EvidenceOf(answer), answer.pinned(), answer.persisted(),
+                         answer.stands_in());
     }
   }
 
@@ -306,7 +289,7 @@ class WarmCommand final : public app::Command {
     const std::map<std::string, std::string> reasons = calls::FailureReasons(run);
     for (const calls::AnswerRow& row : after.rows) {
       const std::string& problem = row.result.problem_text();
-      if (Warm(after, row.result)) {
+      if (Warm(after.environment, row.result)) {
         ++summary->tuned;
         continue;
       }

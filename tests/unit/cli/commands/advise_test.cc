@@ -190,6 +190,31 @@ TEST(AdviseCommandTest, ShowsVariantsSideBySide) {
   EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos) << result.out;
 }
 
+TEST(AdviseCommandTest, WhatWasNotTimedIsEmptyInCsv) {
+  FakeDaemon daemon;
+  daemon.misses["f16"] = v1::MISS_REASON_NOT_FOUND;
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  daemon.states = {job};
+  const RunResult result = RunProgram(
+      {"advise", ProblemText(8), "--dtypes", "f16", "--csv", "--address", daemon.address()});
+  EXPECT_NE(result.out.find("nhwc,f16,,,,,,-,,,miss: not found,,"), std::string::npos)
+      << result.out;
+}
+
+TEST(AdviseCommandTest, AVariantThatTheDaemonRefusesDoesNotLookLikeNoDaemon) {
+  FakeDaemon daemon;
+  daemon.refused = "f16";
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  daemon.states = {job};
+  const RunResult result =
+      RunProgram({"advise", ProblemText(8), "--dtypes", "f16", "--address", daemon.address()});
+  EXPECT_EQ(result.code, 2) << result.err;
+}
+
 TEST(AdviseCommandTest, WhatATuningMayCostReachesTheDaemon) {
   FakeDaemon daemon;
   v1::TuningJob job;

@@ -53,6 +53,15 @@ TEST_F(WarmTest, WhatIsNotOnDiskIsNotWarm) {
   EXPECT_THAT(result.out, HasSubstr("\"warm\":false"));
 }
 
+TEST_F(WarmTest, AProblemThatTheDaemonRefusesIsNoHit) {
+  daemon_.refused = "x=1x16x";
+  const RunResult result = Warm({Path("list.txt"), "--json"});
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\"problems\":1,\"hits\":1"));
+  EXPECT_THAT(result.out, HasSubstr("\"invalid\":1"));
+  EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
+}
+
 TEST_F(WarmTest, WhatIsWantedForAnotherEnvironmentIsNotTunedForThisOne) {
   const std::string here = "\"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full\"";
   const std::string other = "\"nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full\"";
@@ -142,6 +151,9 @@ TEST_F(WarmTest, ATotalBudgetSaysThatItsOrderIsAHeuristic) {
   EXPECT_THAT(result.err, HasSubstr("the order is a heuristic: runs x arithmetic"));
   // No problem has more time than all of them.
   EXPECT_EQ(daemon_.last_create().options().time_budget().seconds(), 20);
+  Warm({Path("list.txt"), "--budget-total", "1500ms", "--budget", "1900ms"});
+  EXPECT_EQ(daemon_.last_create().options().time_budget().seconds(), 1);
+  EXPECT_EQ(daemon_.last_create().options().time_budget().nanos(), 500'000'000);
   EXPECT_FALSE(daemon_.last_create().options().list_only());
   Warm({Path("list.txt"), "--budget-total", "20m"});
   EXPECT_FALSE(daemon_.last_create().options().has_time_budget());

@@ -12,16 +12,14 @@ namespace convtune::preload {
 
 // In the order of kCounterNames.
 enum class Counter {
-  kProblems,   // distinct
-  kQueries,    // heuristics asked for a known form
-  kServed,     // queries that got stored winners
-  kObserved,   // queries of a stored problem, left alone by the policy or the kill switch
-  kFallbacks,  // queries for FALLBACK's list, not counted again: one in another mode was before
-  kPassed,     // heuristics asked for anything else
-  // Queries of which the limit on the workspace left out a part of cuDNN's list; and those of which
-  // nothing that can be built keeps to it.
-  kLimited,
-  kOverLimit,
+  kProblems,     // distinct
+  kQueries,      // heuristics asked for a known form
+  kServed,       // queries that got stored winners
+  kObserved,     // queries of a stored problem, left alone by the policy or the kill switch
+  kFallbacks,    // queries for FALLBACK's list, not counted again: one in another mode was before
+  kPassed,       // heuristics asked for anything else
+  kLimited,      // of whose list the limit on the workspace left something out
+  kOverLimit,    // which stayed as it was, since nothing that can be built keeps to the limit
   kErrata,       // of whose list an engine that is known to be wrong was left out
   kPlans,        // finalised by the program
   kPlansServed,  // of a stored winner

@@ -58,8 +58,8 @@ void Align(const TensorShadow& tensor, uint16_t* alignment) {
   }
 }
 
-// The operations behind the convolution: their kinds, and that each takes what
-// the one before it gave.
+// Reads the operations behind the convolution into the key. False unless each takes what the one
+// before it wrote, and all are an epilogue that a key can say.
 bool ReadEpilogue(const OperationShadow* const* operations, int count, ProblemKey* key) {
   const OperationShadow& conv = *operations[0];
   const int rank = conv.x.rank;
@@ -80,7 +80,7 @@ bool ReadEpilogue(const OperationShadow* const* operations, int count, ProblemKe
     uint8_t kind = 0;
     if (op.pointwise.mode == CUDNN_POINTWISE_RELU_FWD) {
       kind = kRelu;
-    } else if (op.pointwise.mode == CUDNN_POINTWISE_ADD && op.has_b && !op.b.is_virtual &&
+    } else if (op.pointwise.mode == CUDNN_POINTWISE_ADD && !op.b.is_virtual &&
                op.b.type == result.type) {
       // Of two additions the first is the residual's.
       kind = adds == 2 && i == 1 ? kAdd : kBias;

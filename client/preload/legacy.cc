@@ -245,7 +245,7 @@ bool ServeLegacy(const LegacyCall& call, Problem** problem) {
   cudnnMathType_t math = {};
   if (call.requested >= 1 && call.returned != nullptr && call.results != nullptr &&
       MakeLegacyKey(call, &key, &math) && CurrentEnvironment(&environment)) {
-    *problem = FindProblem(environment, key, snapshot::HashOf(key));
+    *problem = FindProblem(environment, key);
   }
   if (*problem == nullptr) {
     Count(Counter::kPassed);

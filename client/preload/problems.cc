@@ -149,8 +149,8 @@ bool IsCaptured(cudnnHandle_t handle) {
 
 }  // namespace
 
-Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot::ProblemKey& key,
-                     uint64_t hash) {
+Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot::ProblemKey& key) {
+  const uint64_t hash = snapshot::HashOf(key);
   std::atomic<Problem*>& bucket = buckets[hash % kBuckets];
   Problem* head = bucket.load(std::memory_order_acquire);
   Problem* found = Search(head, environment, key, hash);

@@ -19,6 +19,7 @@ namespace convtune::preload {
 struct WithinLimit {
   bool over;    // one that is left out needs more than the limit on the workspace
   bool errata;  // one that is left out is known to be wrong
+  int plain;    // the place of the first one without numerical notes, -1: none; see PlainConfig
   int count;    // that may be offered
   int16_t places[Descriptors::kMost];
 
@@ -28,7 +29,7 @@ struct WithinLimit {
 
 constexpr int kModes = 4;  // those of cudnnBackendHeurMode_t are below
 
-// Lives as long as the process.
+// A problem that the program asked about. Lives as long as the process.
 struct Problem {
   Problem* next;
   snapshot::EnvironmentKey environment;
@@ -43,18 +44,14 @@ struct Problem {
   std::atomic<bool> served;         // to a query of another mode than FALLBACK
   std::atomic<bool> plan_told;
   std::atomic<bool> legacy_told;
-  // For each mode: the stock choice where the snapshot lacks it; the index in cuDNN's list of the
-  // config without numerical notes that stands behind a winner with `truncate`, -1 if the list has
-  // none; the configs within the limit on the workspace.
+  // For each mode: the stock choice where the snapshot lacks it, and the configs within the bounds.
   Once<snapshot::StockChoice> stock[kModes];
-  Once<int> plain[kModes];
   Once<WithinLimit> within[kModes];
 };
 
-// Finds the problem or makes it, looking it up in the snapshot. `hash` is HashOf(key). Null when
-// there are more than a process is thought to have, 65,536: those are left alone. Thread-safe.
-Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot::ProblemKey& key,
-                     uint64_t hash);
+// Finds the problem or makes it, looking it up in the snapshot. Null without memory, and for those
+// beyond the 65,536 that a process may have at most, which are left alone. Thread-safe.
+Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot::ProblemKey& key);
 
 // Counts a miss and tells the daemon of the first, second, fourth ... one.
 void NoteMiss(Problem* problem, snapshot::UnservedReason reason);

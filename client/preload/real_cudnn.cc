@@ -28,7 +28,7 @@ struct Range {
 };
 constinit Once<Range> ranges[64];
 
-// Of the segment that has the address `begin` of the range.
+// Fills in the range of the segment that has the address range->begin, if it is of this object.
 int Match(dl_phdr_info* info, size_t /*size*/, void* data) {
   auto* range = static_cast<Range*>(data);
   for (int i = 0; i < info->dlpi_phnum; ++i) {

@@ -91,8 +91,8 @@ extern const RealCudnn real_graph;
 using Dlsym = void* (*)(void* handle, const char* name);
 Dlsym RealDlsym();
 
-// True if the hook of that name goes on to this function: not to that of another cuDNN of the
-// process, such as a libcudnn.so.8. Thread-safe.
+// True if `function` is the one that the hook of this name goes on to. False for a function of the
+// same name of another cuDNN, such as a libcudnn.so.8 in the same process. Thread-safe.
 bool IsReal(const char* name, const void* function);
 
 // True if the address lies in one of cuDNN's own libraries, whose calls are

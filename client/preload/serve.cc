@@ -77,7 +77,7 @@ bool FillServed(const State& state, const HeuristicsShadow& query, Served* serve
   // keeps, behind the winner, one config without numerical notes, if there is any.
   if (served->cut && last != nullptr && !IsPlain(*last) &&
       AppendStored(state, query, stock, true, most + 1, served, reason) == nullptr) {
-    AddPlace(PlainConfig(query), served);
+    AddPlace(PlainConfig(state.settings, query), served);
   }
   return last != nullptr;
 }
@@ -89,7 +89,7 @@ Served* PrepareFallback(const State& state, const HeuristicsShadow& query) {
   if (state.settings.policy != Policy::kTruncate) {
     return nullptr;
   }
-  const int place = PlainConfig(query);
+  const int place = PlainConfig(state.settings, query);
   auto* served = place < 0 ? nullptr : static_cast<Served*>(calloc(1, sizeof(Served)));
   if (served != nullptr) {
     served->cut = true;
@@ -153,11 +153,10 @@ void Serve(const State& state, HeuristicsShadow* query) {
   snapshot::EnvironmentKey environment = query->device.environment;
   const bool known = graph.known && query->sm_count_target >= 0 && query->sm_count_target <= 1024 &&
                      (query->has_device ? query->device.known : CurrentEnvironment(&environment));
-  if (known && query->sm_count_target > 0) {
+  if (known) {
     graph.key.sm_count_target = static_cast<uint16_t>(query->sm_count_target);
-    graph.hash = snapshot::HashOf(graph.key);
   }
-  query->problem = known ? FindProblem(environment, graph.key, graph.hash) : nullptr;
+  query->problem = known ? FindProblem(environment, graph.key) : nullptr;
   if (query->problem == nullptr) {
     Count(Counter::kPassed);
     return;

@@ -47,10 +47,9 @@ struct PointwiseShadow {
 
 struct OperationShadow {
   uint8_t convolution;  // 1 fwd, 2 bwd_data, 3 bwd_filter; 0: pointwise
-  bool has_b;
   ConvolutionShadow conv;
   PointwiseShadow pointwise;
-  TensorShadow x, w, y, b;  // a pointwise operation has x, b, y
+  TensorShadow x, w, y, b;  // a pointwise operation has x and y, an addition b too
 };
 
 // The key of a graph's convolution. Copied into the descriptors that are made from the
@@ -60,7 +59,6 @@ struct GraphShadow {
   cudnnBackendDescriptor_t graph;
   void* handle;  // cudnnHandle_t; null: none was set
   snapshot::ProblemKey key;
-  uint64_t hash;
 };
 
 struct DeviceShadow {

@@ -168,7 +168,6 @@ bool Note(const Attribute& a, OperationShadow* o) {
     case CUDNN_ATTR_OPERATION_POINTWISE_YDESC:
       return CopyTensor(a, &o->y);
     case CUDNN_ATTR_OPERATION_POINTWISE_BDESC:
-      o->has_b = true;
       return CopyTensor(a, &o->b);
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA:
@@ -213,9 +212,6 @@ void NoteOperations(const Attribute& a, GraphShadow* graph) {
     operations[i] = &record->operation;
   }
   graph->known = MakeKey(operations, static_cast<int>(a.count), &graph->key);
-  if (graph->known) {
-    graph->hash = snapshot::HashOf(graph->key);
-  }
 }
 
 bool Note(const Attribute& a, GraphShadow* graph) {

@@ -147,8 +147,7 @@ void AtExit() {
   for (const char* path : {state.settings.counters, state.settings.run_counters}) {
     if (path[0] != '\0') {
       WriteCounters(path, kPolicyNames[static_cast<int>(state.settings.policy)],
-                    state.has_snapshot ? "valid" : state.snapshot_reason,
-                    state.has_snapshot ? state.view.header().release : 0);
+                    state.snapshot_reason, state.has_snapshot ? state.view.header().release : 0);
     }
   }
 }

@@ -44,7 +44,6 @@ struct Graph {
       op.pointwise.mode =
           kind == EpilogueOp::kRelu ? CUDNN_POINTWISE_RELU_FWD : CUDNN_POINTWISE_ADD;
       if (kind != EpilogueOp::kRelu) {
-        op.has_b = true;
         op.b = Tensor(problem, problem.y_dims(), problem.y_strides(), out);
         for (int d = 0; kind == EpilogueOp::kBias && d < op.b.rank; ++d) {
           op.b.dims[d] = d == 1 ? op.b.dims[d] : 1;

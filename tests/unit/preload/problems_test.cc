@@ -24,7 +24,7 @@ snapshot::EnvironmentKey Environment(int sms) {
 
 Problem* FindNumbered(int n, int sms = 132, int alignment = 16) {
   const snapshot::ProblemKey key = Numbered(n, alignment);
-  return FindProblem(Environment(sms), key, snapshot::HashOf(key));
+  return FindProblem(Environment(sms), key);
 }
 
 TEST(Problems, EachKeyAndEnvironmentHasOne) {

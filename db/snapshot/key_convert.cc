@@ -54,7 +54,7 @@ absl::StatusOr<ProblemKey> ToKey(const ConvProblem& problem) {
 
 absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key) {
   const int spatial = key.spatial_rank;
-  // What bounds the reading; all else is judged by Create, or by the comparison behind it.
+  // These two bound the loops below. All else is judged by Create, or by the comparison behind it.
   if (spatial < 2 || spatial > kMaxSpatial || key.epilogue_count > kMaxEpilogue) {
     return ViolationError({"problem", "must have 2 or 3 spatial dimensions and 0 to 4 operations"});
   }

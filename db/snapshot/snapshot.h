@@ -20,9 +20,6 @@ inline constexpr char kKillSwitchFile[] = "disabled";
 
 inline constexpr char kSnapshotMagic[8] = {'C', 'V', 'T', 'S', 'N', 'A', 'P', '\n'};
 constexpr uint32_t kSnapshotVersion = 2;
-// Up to so many bytes a reader copies the file into private memory; a larger
-// one may be mapped.
-constexpr uint64_t kSnapshotCopyLimit = uint64_t{64} << 20;
 
 constexpr uint8_t kApiGraph = 2;   // Api::kGraph
 constexpr uint8_t kApiLegacy = 3;  // Api::kLegacy

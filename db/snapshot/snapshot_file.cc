@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,23 +29,6 @@ bool ReadAll(int fd, unsigned char* to, size_t size) {
   return true;
 }
 
-// Null if there is no memory or the file cannot be read.
-void* Bring(int fd, size_t size) {
-  if (size > kSnapshotCopyLimit) {
-    void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    return mapped == MAP_FAILED ? nullptr : mapped;
-  }
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return nullptr;
-  }
-  if (!ReadAll(fd, static_cast<unsigned char*>(memory), size)) {
-    munmap(memory, size);
-    return nullptr;
-  }
-  return memory;
-}
-
 // Null unless the variable is an absolute path: the XDG base directory specification has others
 // ignored.
 const char* PathIn(const char* variable) {
@@ -62,11 +44,7 @@ bool HasSnapshot(const SnapshotFolder& folder) {
 
 }  // namespace
 
-SnapshotFile::~SnapshotFile() {
-  if (data_ != nullptr) {
-    munmap(data_, size_);
-  }
-}
+SnapshotFile::~SnapshotFile() { free(data_); }
 
 bool SnapshotFile::Read(const char* path, const char** reason) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -82,14 +60,15 @@ bool SnapshotFile::Read(const char* path, const char** reason) {
     *reason = "not a snapshot";
     return false;
   }
-  size_ = static_cast<size_t>(info.st_size);
-  data_ = Bring(fd, size_);
+  const auto size = static_cast<size_t>(info.st_size);
+  data_ = malloc(size);
+  const bool whole = data_ != nullptr && ReadAll(fd, static_cast<unsigned char*>(data_), size);
   close(fd);
-  if (data_ == nullptr) {
+  if (!whole) {
     *reason = "cannot be read";
     return false;
   }
-  const SnapshotError error = SnapshotView::Open(data_, size_, &view_);
+  const SnapshotError error = SnapshotView::Open(data_, size, &view_);
   *reason = Describe(error);
   return error == SnapshotError::kNone;
 }

@@ -16,15 +16,15 @@ class SnapshotFile {
   SnapshotFile(const SnapshotFile&) = delete;
   SnapshotFile& operator=(const SnapshotFile&) = delete;
 
-  // Reads the file into private memory; a file above kSnapshotCopyLimit is mapped. Returns false
-  // and sets the reason if the file is missing or its verification fails. Call it once.
+  // Reads the file into private memory: whoever cuts a mapped one short kills its reader. Returns
+  // false and sets the reason if the file is missing, there is no memory for it, or its
+  // verification fails. Call it once.
   bool Read(const char* path, const char** reason);
   // Of a file that was read.
   const SnapshotView& view() const { return view_; }
 
  private:
   void* data_ = nullptr;
-  size_t size_ = 0;
   SnapshotView view_;
 };
 

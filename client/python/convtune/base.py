@@ -75,7 +75,7 @@ class ClientBase:
         return next(getattr(stub, name) for stub in self._stubs if hasattr(stub, name))
 
     def _look_again(self) -> None:
-        """Before each attempt."""
+        """Called before each attempt: the daemon may be at another address by now."""
 
     async def _attempt(
         self, method: str, request: Any, timeout: float | None, enough: Callable[[], Awaitable[bool]] | None
@@ -84,14 +84,14 @@ class ClientBase:
         raise NotImplementedError
 
     async def _watch(self, job: str, saw: Callable[[Any], None]) -> None:
-        """Gives each state of the job."""
+        """Calls `saw` with each state of the job, until it has ended."""
         raise NotImplementedError
 
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError
 
     async def _beside(self, function: Callable[..., list[Result]], *arguments: Any) -> list[Result]:
-        """What a function that reads the disk, which can hang, returns."""
+        """The result of a function that reads the disk, which can hang: no loop waits for it."""
         raise NotImplementedError
 
     def program(self) -> Environment:
@@ -114,14 +114,20 @@ class ClientBase:
         ask = Ask(on_miss=on_miss, **demands)
         if timeout is None and on_miss in ("none", "enqueue"):
             timeout = self._timeout  # the others are back when the worker is done
+        return await self._answers(problems, ask, timeout, refused_are_misses=False)
+
+    async def _answers(
+        self, problems: Iterable[Problem | str], ask: Ask, timeout: float | None, refused_are_misses: bool
+    ) -> list[Result]:
+        """As get. With `refused_are_misses` a problem that the daemon refuses is a miss, "refused", and the others are
+        answered."""
         deadline = None if timeout is None else time.monotonic() + timeout
         program = self.program()
-        results: list[Result] = []
-        for part in messages.split(messages.texts(problems)):
-            end = len(results) + len(part)
-            while len(results) < end:
-                results += await self._get_part(part[len(results) - end :], program, ask, deadline)
-        return results
+
+        async def answer(part: list[str]) -> list[Result]:
+            return await self._get_part(part, program, ask, deadline)
+
+        return await _in_parts(problems, answer, refused_are_misses)
 
     async def _get_part(
         self,
@@ -134,17 +140,6 @@ class ClientBase:
         """The results of the first problems of `part`, at least of one: the daemon may leave out the others."""
         request = messages.batch_get(self.environment, program, part, ask)
         return messages.results(await self._call("BatchGet", request, deadline, enough), request)
-
-    async def _get_sound(self, problems: Iterable[Problem | str]) -> list[Result]:
-        """As get, but a problem that the daemon refuses is a miss of its own,
-        "refused", and the others are answered."""
-        deadline = time.monotonic() + self._timeout
-        program = self.program()
-
-        async def ask(part: list[str]) -> list[Result]:
-            return await self._get_part(part, program, Ask(), deadline)
-
-        return await _each_by_itself(problems, ask)
 
     async def _resolve(
         self, problems: Iterable[Problem | str], *, timeout: float = 1.0, **demands: Unpack[Demands]
@@ -185,7 +180,7 @@ class ClientBase:
                     raise
                 return [messages.unavailable(Result(canonical(text), None), error) for text in part]
 
-        return await _each_by_itself(problems, answer)
+        return await _in_parts(problems, answer, refused_are_misses=True)
 
     def _from_snapshot(self, part: list[str], program: Environment, ask: Ask) -> list[Result]:
         if self._snapshot is None:
@@ -269,11 +264,11 @@ class ClientBase:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
 
-async def _each_by_itself(
-    problems: Iterable[Problem | str], ask: Callable[[list[str]], Awaitable[list[Result]]]
+async def _in_parts(
+    problems: Iterable[Problem | str], ask: Callable[[list[str]], Awaitable[list[Result]]], refused_are_misses: bool
 ) -> list[Result]:
-    """The results of `ask`, which is asked again for what it leaves out; problems that it refuses are misses, and the
-    others are asked again."""
+    """The results of `ask`, which gets as many problems as a request may have, and again those that it left out. With
+    `refused_are_misses` the problems that it refuses are misses, and it gets the others again."""
     results: list[Result] = []
     for part in messages.split(messages.texts(problems)):
         found: dict[int, Result] = {}
@@ -281,7 +276,7 @@ async def _each_by_itself(
             try:
                 found.update(zip(left, await ask([part[place] for place in left])))
             except ConvtuneError as error:
-                if not (wrong := error.refused_problems(len(left))):
+                if not refused_are_misses or not (wrong := error.refused_problems(len(left))):
                     raise
                 for place, why in wrong.items():
                     found[left[place]] = Result(part[left[place]], None, "refused", why, source="daemon")

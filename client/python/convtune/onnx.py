@@ -130,7 +130,7 @@ def problems(
                 f"{name}: batch is symbolic and was read as 1; --batch 1,8,32 (batch_sizes=[1, 8, 32]) names yours"
             )
         if place == 0 and batch is not None:
-            workload.notices += reader.that_do_not_follow(batch, chosen, reading.found)
+            workload.notices += reader.notices_of_fixed_batches(batch, chosen, reading.found)
         for one in reading.found:
             for problem in _as_run(one, runtime):
                 workload.add(problem)
@@ -223,8 +223,8 @@ class _Reader:
         _Graph(inferred.graph, self).read(reading)
         return reading
 
-    def that_do_not_follow(self, batch: int, dims: Mapping[str, int], found: Sequence[_Found]) -> list[str]:
-        """Notices of those whose batch is the same for a model of twice the batch."""
+    def notices_of_fixed_batches(self, batch: int, dims: Mapping[str, int], found: Sequence[_Found]) -> list[str]:
+        """Notices of the convolutions whose batch is the same for a model of twice the batch. ModelError if all are such."""
         if not self._inputs.open_batches:
             return []
         try:

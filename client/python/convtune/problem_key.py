@@ -92,6 +92,8 @@ def _tokens(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _spread(field: str, values: list[int], rank: int, absent: int) -> list[int]:
+    """A value for each spatial dimension, of which there are at least two. None is `absent` throughout, which is also the
+    least one; a single value is that of every dimension."""
     _require(len(values) in (0, 1, rank), field, f"must have 1 entry or {rank}, has {len(values)}")
     values = (values or [absent]) * (rank if len(values) < 2 else 1)
     _require(all(absent <= v <= _MAX_DIM for v in values), field, f"must be from {absent} to 2^31-1")

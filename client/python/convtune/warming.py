@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from convtune import messages, problem_key, sizes
-from convtune.answers import EVIDENCE, Result
+from convtune.answers import EVIDENCE, Ask, Result
 from convtune.client import Client, run
 from convtune.problem import OPERATIONS, ModelError, Problem, Workload
 
@@ -74,7 +74,7 @@ def warm(
     published = client.publish_evidence()
 
     def ask(texts: list[str]) -> dict[str, Result]:
-        return dict(zip(texts, run(client._get_sound(texts))))
+        return dict(zip(texts, run(client._answers(texts, Ask(), client._timeout, refused_are_misses=True))))
 
     results = ask(ordered)
     cold = [text for text in ordered if _why_cold(results[text])]

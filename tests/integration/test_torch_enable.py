@@ -1,6 +1,7 @@
 """convtune.torch.enable(): a process that puts the interposer in front of its own cuDNN, or is told why it cannot."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -64,6 +65,9 @@ def test_where_nothing_would_be_served_the_reason_is_said(preload, served, tmp_p
         ("", f"snapshot={str(off)!r}", {}, f"{off}/disabled is there, which switches the interposer off"),
         ("", "", {"CONVTUNE_SNAPSHOT": str(tmp_path)}, f"{tmp_path}/current.snapshot: No such file or directory"),
         ("", "", {"CONVTUNE_PRELOAD_OFF": "1"}, "CONVTUNE_PRELOAD_OFF is '1', which switches the interposer off"),
+        # The interposer takes neither of these, and leaves cuDNN alone.
+        ("", f"snapshot={str(folder)!r}", {"CONVTUNE_PRELOAD_POLICY": "fast"}, "CONVTUNE_PRELOAD_POLICY is 'fast', which"),
+        ("", "", {"CONVTUNE_SNAPSHOT": os.path.relpath(folder)}, f"CONVTUNE_SNAPSHOT is {os.path.relpath(folder)!r}, which"),
         ("", f"snapshot={str(folder)!r}", {"CONVTUNE_PRELOAD_LIBRARY": "/nonexistent.so"}, "/nonexistent.so: cannot open"),
         (cudnn, "", {}, f"something loaded cuDNN already ({preload.cudnn_library.resolve()}): call enable() before `import torch`"),
         (torch + cudnn, "", {}, "torch has been imported and loaded cuDNN already ("),

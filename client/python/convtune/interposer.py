@@ -12,6 +12,7 @@ from convtune import defaults
 
 LIBRARY = "libconvtune_preload.so"
 KILL_SWITCH = "disabled"  # a file in the snapshot folder
+POLICIES = ("observe", "reorder", "truncate")
 
 _loaded: str | None = None
 
@@ -80,8 +81,13 @@ def check(folder: str, policy: str) -> str:
     """Raises NotEnabled where the interposer is switched off, or no process is served from the folder. Returns what else
     is worth a warning, or nothing."""
     off = os.environ.get("CONVTUNE_PRELOAD_OFF", "")
-    if off not in ("", "0"):
-        raise NotEnabled(f"CONVTUNE_PRELOAD_OFF is {off!r}, which switches the interposer off")
+    for variable, value, leaves_on in (
+        ("CONVTUNE_PRELOAD_OFF", off, off in ("", "0")),
+        ("CONVTUNE_PRELOAD_POLICY", policy, policy in ("", *POLICIES)),
+        ("CONVTUNE_SNAPSHOT", folder, os.path.isabs(folder)),
+    ):
+        if not leaves_on:
+            raise NotEnabled(f"{variable} is {value!r}, which switches the interposer off")
     switch = os.path.join(folder, KILL_SWITCH)
     if os.path.exists(switch):
         raise NotEnabled(f"{switch} is there, which switches the interposer off")

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from convtune import defaults, interposer
-from convtune.interposer import NotEnabled
+from convtune.interposer import POLICIES, NotEnabled
 from convtune.problem import ModelError, one_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelError", "NotEnabled", "enable", "problems"]
 
-POLICIES = ("observe", "reorder", "truncate")
 ALLOWED = ("notes", "workspace")
 
 

@@ -169,7 +169,7 @@ absl::Status Client::ReadPages(int most, google::protobuf::Message* request,
 
 absl::Status Client::CallUnary(const std::string& path, const google::protobuf::Message& request,
                                absl::Duration timeout, google::protobuf::Message* response,
-                               bool waits_for_connection, const std::vector<Doubt>& doubts) {
+                               bool waits_for_connection, const std::optional<Doubt>& doubt) {
   using google::protobuf::MessageLite;
   grpc::ClientContext context;
   const gpr_timespec begin = gpr_now(GPR_CLOCK_MONOTONIC);
@@ -194,11 +194,8 @@ absl::Status Client::CallUnary(const std::string& path, const google::protobuf::
   const auto ends_in = [&](absl::Duration time) {
     return queue.AsyncNext(&tag, &ok, After(time, begin)) != grpc::CompletionQueue::TIMEOUT;
   };
-  bool given_up = false;
-  for (const Doubt& doubt : doubts) {
-    if (!ended && !given_up) ended = ends_in(doubt.after);
-    if (!ended && !given_up) given_up = doubt.enough();
-  }
+  if (doubt) ended = ends_in(doubt->after);
+  const bool given_up = doubt && !ended && doubt->enough();
   if (given_up) context.TryCancel();
   // gRPC's timer, which ends a call at its deadline, waits by the wall clock, which may be set. The
   // queue is polled by the monotonic clock.
@@ -228,10 +225,11 @@ absl::Status Client::Result(const grpc::Status& status) {
 
 absl::StatusOr<v1::BatchGetResponse> Client::BatchGet(const v1::BatchGetRequest& request,
                                                       absl::Duration timeout,
-                                                      const std::vector<Doubt>& doubts) {
+                                                      const std::optional<Doubt>& doubt) {
+  const SteadyTime deadline = SteadyTime::Now() + timeout;
   v1::BatchGetResponse response;
   RETURN_IF_ERROR(CallUnary(PathOf(*request.GetDescriptor()), request, timeout, &response,
-                            /*waits_for_connection=*/false, doubts));
+                            /*waits_for_connection=*/false, doubt));
   std::vector<const FieldDescriptor*> fields;
   v1::BatchGetRequest::GetReflection()->ListFields(request, &fields);
   const std::set<int> known(response.known_fields().begin(), response.known_fields().end());
@@ -241,6 +239,18 @@ absl::StatusOr<v1::BatchGetResponse> Client::BatchGet(const v1::BatchGetRequest&
       return absl::UnimplementedError(
           absl::StrCat(field->name(), ": the daemon is too old to know it"));
     }
+  }
+  const int given = response.results_size();
+  if (given > 0 && given < request.problems_size()) {  // the reply had no room for the others
+    v1::BatchGetRequest rest = request;
+    rest.mutable_problems()->DeleteSubrange(0, given);
+    ASSIGN_OR_RETURN(const v1::BatchGetResponse others,
+                     BatchGet(rest, deadline - SteadyTime::Now()));
+    response.mutable_results()->MergeFrom(others.results());
+  }
+  if (response.results_size() != request.problems_size()) {
+    return absl::InternalError(absl::StrCat("the daemon answered ", response.results_size(), " of ",
+                                            request.problems_size(), " problems"));
   }
   return response;
 }

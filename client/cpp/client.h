@@ -112,11 +112,12 @@ class Client {
     return all;
   }
 
-  // `timeout` replaces the one of the options, as a look-up may wait for a
-  // worker. UNIMPLEMENTED: the daemon does not know a field of the request.
+  // Returns an outcome for each problem, in as many replies as it takes. `timeout` replaces the one
+  // of the options, as a look-up may wait for a worker. UNIMPLEMENTED: the daemon does not know a
+  // field of the request. INTERNAL: it gave another number of outcomes.
   absl::StatusOr<v1::BatchGetResponse> BatchGet(const v1::BatchGetRequest& request,
                                                 absl::Duration timeout,
-                                                const std::vector<Doubt>& doubts = {});
+                                                const std::optional<Doubt>& doubt = std::nullopt);
   // Calls `on_state` for each state that the daemon sends, on this thread,
   // and returns the last one when the job has ended. No timeout.
   absl::StatusOr<v1::TuningJob> WatchTuningJob(
@@ -150,9 +151,10 @@ class Client {
                          google::protobuf::Message* all);
   absl::Status CallUnary(const std::string& path, const google::protobuf::Message& request,
                          absl::Duration timeout, google::protobuf::Message* response,
-                         bool waits_for_connection = false, const std::vector<Doubt>& doubts = {});
-  // With the daemon's details under kRpcDetailsUrl. A deadline that ends while
-  // there is no connection is not the daemon's.
+                         bool waits_for_connection = false,
+                         const std::optional<Doubt>& doubt = std::nullopt);
+  // The status of a call, with the daemon's details under kRpcDetailsUrl. UNAVAILABLE where the
+  // deadline ended while there was no connection.
   absl::Status Result(const grpc::Status& status);
 
   const Options options_;

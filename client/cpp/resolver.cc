@@ -197,17 +197,8 @@ class Resolver::Impl {
       if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer within the limit");
       ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, Connect());
       const absl::Duration half = left / 2;
-      std::vector<Client::Doubt> doubts;
-      if (loader_ != nullptr) {
-        // A daemon may hang: the snapshot is to be read by the time that it is asked instead.
-        doubts = {{left / 4,
-                   [&] {
-                     loader_->Begin();
-                     return false;
-                   }},
-                  {half, [&] { return enough(SteadyTime::Now() + half / 2); }}};
-      }
-      auto response = client->BatchGet(request, left, doubts);
+      auto response = client->BatchGet(
+          request, left, Client::Doubt{half, [&] { return enough(SteadyTime::Now() + half / 2); }});
       if (!absl::IsUnavailable(response.status())) return response;
       if (std::exchange(first, false) && enough(deadline)) return response;
       if (SteadyTime::Now() + pause >= deadline) return response;
@@ -229,7 +220,7 @@ class Resolver::Impl {
         return answered;
       };
       const auto response = Ask(request, call.deadline, from_snapshot);
-      if (response.ok() && response->results_size() == static_cast<int>(places.size())) {
+      if (response.ok()) {
         const Environment environment = ToEnvironment(response->environment());
         for (size_t i = 0; i < places.size(); ++i) {
           (*call.results)[places[i]] =
@@ -261,9 +252,7 @@ class Resolver::Impl {
         // The snapshot knows by itself that a text is no problem.
         if (result.miss == MissReason::kRefused) continue;
         const std::string snapshot = result.message.empty() ? "" : "; " + result.message;
-        result.message = response.ok() ? "the daemon answered another number of problems"
-                                       : absl::StrCat(std::string(response.status().message()),
-                                                      looked, snapshot);
+        result.message = absl::StrCat(std::string(response.status().message()), looked, snapshot);
         result.problem = CanonicalOr(result.problem);
         if (result.miss != MissReason::kOtherEnvironment) {
           result.miss = nobody ? MissReason::kUnavailable : MissReason::kRefused;

@@ -66,19 +66,18 @@ struct SnapshotLoader::Reader {
 SnapshotLoader::SnapshotLoader(std::string folder, Open open)
     : reader_(new Reader{std::move(folder), std::move(open)}) {}
 
-std::shared_future<SnapshotLoader::Outcome> SnapshotLoader::Begin() {
-  MutexLock lock(mutex_);
-  if (!read_.valid() || read_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-    std::packaged_task<Outcome()> task(
-        [reader = reader_] { return reader->ReadWithoutException(); });
-    read_ = task.get_future().share();
-    std::thread(std::move(task)).detach();
-  }
-  return read_;
-}
-
 SnapshotLoader::Outcome SnapshotLoader::Get(SteadyTime deadline) {
-  const std::shared_future<Outcome> read = Begin();
+  std::shared_future<Outcome> read;
+  {
+    MutexLock lock(mutex_);
+    if (!read_.valid() || read_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+      std::packaged_task<Outcome()> task(
+          [reader = reader_] { return reader->ReadWithoutException(); });
+      read_ = task.get_future().share();
+      std::thread(std::move(task)).detach();
+    }
+    read = read_;
+  }
   while (read.wait_for(absl::ToChronoNanoseconds(
              std::clamp(deadline - SteadyTime::Now(), absl::ZeroDuration(), absl::Hours(1)))) !=
          std::future_status::ready) {

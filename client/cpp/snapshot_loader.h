@@ -26,9 +26,6 @@ class SnapshotLoader {
   SnapshotLoader(const SnapshotLoader&) = delete;
   SnapshotLoader& operator=(const SnapshotLoader&) = delete;
 
-  // Begins to read the file, unless a read is under way: whoever asks for it soon waits less.
-  // Returns what the read that is under way then will give.
-  std::shared_future<Outcome> Begin();
   // The file that is there now, or, where a read is under way, was there at its begin.
   // DEADLINE_EXCEEDED if it is not read by `deadline`, else the errors of SnapshotAnswers::Open.
   Outcome Get(SteadyTime deadline);

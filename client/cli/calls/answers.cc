@@ -127,12 +127,6 @@ BatchAnswers BatchGetAll(app::Context& context, const v1::BatchGetRequest& reque
       answers.code = app::Worse(answers.code, context.Fail(response.status()));
       return answers;
     }
-    if (response->results_size() != static_cast<int>(asked.size())) {
-      context.SayError("the daemon answered ", response->results_size(), " of ", asked.size(),
-                       " problems");
-      answers.code = app::Worse(answers.code, app::ExitCode::kFailed);
-      return answers;
-    }
     answers.environment = response->environment();
     for (size_t i = 0; i < asked.size(); ++i) {
       AnswerRow row{asked[i]->source, std::move(*response->mutable_results(static_cast<int>(i)))};

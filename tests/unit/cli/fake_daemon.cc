@@ -127,6 +127,7 @@ grpc::Status FakeDaemon::BatchGet(Context*, const v1::BatchGetRequest* request,
     response->add_known_fields(known.field(i)->number());
   }
   for (const v1::ProblemSpec& problem : request->problems()) {
+    if (response->results_size() == most_results) break;
     v1::BatchGetResult* result = response->add_results();
     result->set_problem_text(problem.text());
     FillAnswer(result->mutable_answer());

@@ -5,6 +5,7 @@
 #include <grpcpp/server.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,8 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   std::string refused;
   // Said by every answer.
   bool persisted = true;
+  // As one whose replies have no room for more.
+  int most_results = std::numeric_limits<int>::max();
   // False: as a daemon that was made before replies had known_fields.
   bool lists_fields = false;
   // What every call answers, if not OK.

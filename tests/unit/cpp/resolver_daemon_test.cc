@@ -56,6 +56,26 @@ TEST_F(ResolverDaemonTest, MoreBytesThanARequestHoldsAreSeveralRequests) {
   EXPECT_EQ(daemon_.batch_gets(), 2);
 }
 
+TEST_F(ResolverDaemonTest, WhatAReplyHasNoRoomForIsAskedForAgain) {
+  daemon_.most_results = 2;
+  std::vector<Query> queries;
+  for (const int channels : {8, 16, 24, 32, 40}) queries.push_back({cli::ProblemText(channels)});
+  const auto results = Resolver(There()).Resolve(queries, kLimit);
+  ASSERT_EQ(results.size(), queries.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_TRUE(results[i].found) << results[i].message;
+    EXPECT_EQ(results[i].problem, queries[i].problem);
+  }
+  EXPECT_EQ(daemon_.batch_gets(), 3);
+}
+
+TEST_F(ResolverDaemonTest, ADaemonThatAnswersNothingIsAnError) {
+  daemon_.most_results = 0;
+  const Result result = Resolver(There()).Resolve({{cli::ProblemText(8)}}, kLimit).at(0);
+  EXPECT_FALSE(result.found);
+  EXPECT_EQ(result.message, "the daemon answered 0 of 1 problems");
+}
+
 TEST_F(ResolverDaemonTest, WhatIsRefusedSaysWhyAndTheOthersAreAnswered) {
   daemon_.refused = "bad";
   const auto results = Resolver(There()).Resolve(
@@ -201,11 +221,13 @@ TEST_F(ResolverDaemonTest, NothingOfACallIsLeftWhereTheSnapshotThrows) {
   options.address = Address::Parse("unix:" + daemon_.folder() + "/silent").value();
   const auto client = convtune::client::Client::Create(options).value();
   const auto call = [&client] {
-    EXPECT_THROW(client
-                     ->BatchGet({}, absl::Seconds(60),
-                                {{absl::Milliseconds(1), []() -> bool { throw std::bad_alloc(); }}})
-                     .IgnoreError(),
-                 std::bad_alloc);
+    EXPECT_THROW(
+        client
+            ->BatchGet({}, absl::Seconds(60),
+                       convtune::client::Client::Doubt{absl::Milliseconds(1),
+                                                       []() -> bool { throw std::bad_alloc(); }})
+            .IgnoreError(),
+        std::bad_alloc);
   };
   for (int i = 0; i < 20; ++i) call();
   const size_t before = mallinfo2().uordblks;

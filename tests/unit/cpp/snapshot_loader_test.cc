@@ -48,16 +48,6 @@ TEST_F(SnapshotLoaderTest, WhoWantsItWaitsNoLongerThanItsDeadline) {
   EXPECT_TRUE(absl::IsDataLoss(loader.Get(SteadyTime::Now() + kLong).status()));
 }
 
-TEST_F(SnapshotLoaderTest, ItIsReadThoughNobodyWaitsYet) {
-  LetGo();
-  SnapshotLoader loader = Loader();
-  EXPECT_EQ(*reads_, 0);
-  loader.Begin();
-  const SteadyTime end = SteadyTime::Now() + kLong;
-  while (*reads_ == 0 && SteadyTime::Now() < end) absl::SleepFor(absl::Milliseconds(1));
-  EXPECT_EQ(*reads_, 1);
-}
-
 TEST_F(SnapshotLoaderTest, WhatWasReadBeforeItWasWishedForIsReadAnew) {
   LetGo();
   SnapshotLoader loader = Loader();

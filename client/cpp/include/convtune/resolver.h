@@ -192,10 +192,10 @@ class Resolver {
   // Options::program break a rule, every result has that rule as its message, and
   // nothing is asked. Retries until `limit` while no daemon answers (UNAVAILABLE),
   // and retries after no other error. If the snapshot has all answers, returns them
-  // at once, or after half of `limit` if a daemon accepts the call and does not
-  // answer. At the limit, takes the answers that the snapshot has. A query without an
-  // answer is not `found` and has a reason and a message. Returns an empty vector if
-  // memory ran out.
+  // once it is read. It is read at once, or after half of `limit` if a daemon accepts
+  // the call and does not answer. At the limit, takes the answers that the snapshot
+  // has. A query without an answer is not `found` and has a reason and a message.
+  // Returns an empty vector if memory ran out.
   std::vector<Result> Resolve(const std::vector<Query>& queries, std::chrono::milliseconds limit,
                               const Constraints& constraints = Constraints()) noexcept;
 

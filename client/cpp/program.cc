@@ -23,12 +23,13 @@ class Loaded {
   Loaded(const Loaded&) = delete;
   Loaded& operator=(const Loaded&) = delete;
 
-  // False if it is not there.
-  template <typename Function>
-  bool Get(const char* name, Function* function) const {
-    if (handle_ == nullptr) return false;
-    *function = reinterpret_cast<Function>(dlsym(handle_, name));
-    return *function != nullptr;
+  // Null if it is not there.
+  void* Find(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
+  // What the function returns; -1 if it is not there.
+  template <typename... Args>
+  int Call(const char* name, Args... args) const {
+    const auto function = reinterpret_cast<int (*)(Args...)>(Find(name));
+    return function == nullptr ? -1 : function(args...);
   }
 
  private:
@@ -49,42 +50,36 @@ std::string LibraryBeside(const void* function) {
 }
 
 void FindCudnn(Environment* program) {
-  using GetVersion = size_t (*)();
-  auto get_version = reinterpret_cast<GetVersion>(dlsym(RTLD_DEFAULT, "cudnnGetVersion"));
+  constexpr char kName[] = "cudnnGetVersion";
   const Loaded libraries[] = {Loaded("libcudnn.so.9"), Loaded("libcudnn_graph.so.9"),
                               Loaded("libcudnn.so.8")};
+  void* get_version = dlsym(RTLD_DEFAULT, kName);
   for (const Loaded& library : libraries) {
-    if (get_version == nullptr) library.Get("cudnnGetVersion", &get_version);
+    if (get_version == nullptr) get_version = library.Find(kName);
   }
   if (get_version == nullptr) return;
-  const auto version = CudnnVersion::FromNumber(static_cast<int64_t>(get_version()));
+  const size_t number = reinterpret_cast<size_t (*)()>(get_version)();
+  const auto version = CudnnVersion::FromNumber(static_cast<int64_t>(number));
   program->cudnn_version = version.ToText();
   constexpr int kFirstWithConfigurations = 9;
   if (version.major >= kFirstWithConfigurations) {
-    program->library_configuration = LibraryBeside(reinterpret_cast<const void*>(get_version));
+    program->library_configuration = LibraryBeside(get_version);
   }
 }
 
-// Of libcuda.so.1: cuda.h is not needed for five functions whose types are fixed.
-struct CudaDriver {
-  int (*get_current)(int*) = nullptr;
-  int (*get_count)(int*) = nullptr;
-  int (*get_device)(int*, int) = nullptr;
-  int (*get_name)(char*, int, int) = nullptr;
-  int (*get_attribute)(int*, int, int) = nullptr;
-};
 constexpr int kMultiprocessorCount = 16;  // CUdevice_attribute
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 
-bool AskDevice(const CudaDriver& driver, int device, Environment* gpu) {
+// `driver` is libcuda.so.1: cuda.h is not needed for five functions whose types are fixed.
+bool AskDevice(const Loaded& driver, int device, Environment* gpu) {
   char name[256] = {};
   int major = 0;
   int minor = 0;
-  if (driver.get_name(name, sizeof name - 1, device) != 0 ||
-      driver.get_attribute(&gpu->sm_count, kMultiprocessorCount, device) != 0 ||
-      driver.get_attribute(&major, kCapabilityMajor, device) != 0 ||
-      driver.get_attribute(&minor, kCapabilityMinor, device) != 0) {
+  if (driver.Call("cuDeviceGetName", &name[0], static_cast<int>(sizeof name - 1), device) != 0 ||
+      driver.Call("cuDeviceGetAttribute", &gpu->sm_count, kMultiprocessorCount, device) != 0 ||
+      driver.Call("cuDeviceGetAttribute", &major, kCapabilityMajor, device) != 0 ||
+      driver.Call("cuDeviceGetAttribute", &minor, kCapabilityMinor, device) != 0) {
     return false;
   }
   gpu->gpu_model = name;
@@ -97,14 +92,16 @@ bool SameGpu(const Environment& a, const Environment& b) {
          a.sm_count == b.sm_count;
 }
 
-bool FindDevice(const CudaDriver& driver, Environment* gpu) {
+bool FindDevice(const Loaded& driver, Environment* gpu) {
   int device = 0;
-  if (driver.get_current(&device) == 0) return AskDevice(driver, device, gpu);
+  if (driver.Call("cuCtxGetDevice", &device) == 0) return AskDevice(driver, device, gpu);
   int count = 0;
-  if (driver.get_count(&count) != 0) return false;
+  if (driver.Call("cuDeviceGetCount", &count) != 0) return false;
   for (int i = 0; i < count; ++i) {
     Environment other;
-    if (driver.get_device(&device, i) != 0 || !AskDevice(driver, device, &other)) return false;
+    if (driver.Call("cuDeviceGet", &device, i) != 0 || !AskDevice(driver, device, &other)) {
+      return false;
+    }
     if (i == 0) *gpu = other;
     if (!SameGpu(*gpu, other)) return false;
   }
@@ -118,16 +115,8 @@ void FindGpu(Environment* program) {
       program->sm_count != 0 || !program->mig_profile.empty() || program->profile) {
     return;
   }
-  const Loaded library("libcuda.so.1");
-  CudaDriver driver;
   Environment gpu;
-  if (!library.Get("cuCtxGetDevice", &driver.get_current) ||
-      !library.Get("cuDeviceGetCount", &driver.get_count) ||
-      !library.Get("cuDeviceGet", &driver.get_device) ||
-      !library.Get("cuDeviceGetName", &driver.get_name) ||
-      !library.Get("cuDeviceGetAttribute", &driver.get_attribute) || !FindDevice(driver, &gpu)) {
-    return;
-  }
+  if (!FindDevice(Loaded("libcuda.so.1"), &gpu)) return;
   program->gpu_model = gpu.gpu_model;
   program->compute_capability = gpu.compute_capability;
   program->sm_count = gpu.sm_count;

@@ -47,10 +47,10 @@ absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(const std
 
 absl::StatusOr<const SnapshotAnswers::Part*> SnapshotAnswers::Choose(
     const std::string& environment, const convtune::Environment& program) const {
-  std::vector<const Part*> named;
-  std::vector<const Part*> fitting;
+  std::vector<const Part*> all, named, fitting;
   for (const Part& part : parts_) {
     const convtune::Environment& known = part.environment;
+    all.push_back(&part);
     if (!environment.empty() && environment != known.Name() && environment != known.ToText()) {
       continue;
     }
@@ -58,15 +58,14 @@ absl::StatusOr<const SnapshotAnswers::Part*> SnapshotAnswers::Choose(
     if (Fits(program, known)) fitting.push_back(&part);
   }
   if (fitting.size() == 1) return fitting[0];
-  const auto texts = [](const std::vector<const Part*>& parts) {
-    return absl::StrJoin(parts, "; ", [](std::string* out, const Part* part) {
-      out->append(part->environment.ToText());
-    });
-  };
+  const std::string texts = absl::StrJoin(
+      !fitting.empty() ? fitting
+      : !named.empty() ? named
+                       : all,
+      "; ", [](std::string* out, const Part* part) { out->append(part->environment.ToText()); });
   if (fitting.empty() && !named.empty()) {
     return absl::NotFoundError(absl::StrCat("other environment: the program has ",
-                                            KnownText(program), "; ", path_, " has ",
-                                            texts(named)));
+                                            KnownText(program), "; ", path_, " has ", texts));
   }
   if (parts_.empty()) {
     return absl::FailedPreconditionError(
@@ -74,10 +73,8 @@ absl::StatusOr<const SnapshotAnswers::Part*> SnapshotAnswers::Choose(
                      ": has no environment: convtuned has no device and nothing that it "
                      "publishes; `convtune doctor` says why"));
   }
-  std::vector<const Part*> all;
-  for (const Part& part : parts_) all.push_back(&part);
   return absl::FailedPreconditionError(absl::StrCat(
-      path_, ": the environment must be one of: ", texts(fitting.empty() ? all : fitting),
+      path_, ": the environment must be one of: ", texts,
       environment.empty() ? "; none is named" : absl::StrCat("; is '", environment, "'")));
 }
 

@@ -245,8 +245,9 @@ class WarmCommand final : public app::Command {
            (result.answer().pinned() || EvidenceOf(result.answer()) >= least);
   }
 
-  // Without the rows of a list of wanted problems that are for another environment than `here`, of
-  // another version of cuDNN say: these count as failures.
+  // Returns the rows that are for the environment `here`, or for any. Those that `convtune wanted`
+  // listed for another one, such as one with another version of cuDNN, are added to the summary as
+  // failures.
   static std::vector<ProblemRow> TakeOutForeign(const std::vector<ProblemRow>& rows,
                                                 const v1::Environment& here, WarmSummary* summary) {
     std::vector<ProblemRow> kept;

@@ -47,14 +47,12 @@ class Resolver::Impl {
     }
   }
 
+  // For `program`, else for that of the options; its missing parts are looked for if that is
+  // wanted.
   std::vector<Result> Resolve(const std::vector<Query>& queries, SteadyTime deadline,
-                              const Constraints& constraints) {
-    return Resolve(queries, deadline, constraints, options_.program);
-  }
-
-  // For the program `own`, whose missing parts are looked for if that is wanted.
-  std::vector<Result> Resolve(const std::vector<Query>& queries, SteadyTime deadline,
-                              const Constraints& constraints, Environment own) {
+                              const Constraints& constraints,
+                              std::optional<Environment> program = std::nullopt) {
+    Environment own = std::move(program).value_or(options_.program);
     std::vector<Result> results(queries.size());
     for (size_t i = 0; i < queries.size(); ++i) results[i].problem = queries[i].problem;
     if (options_.find_program) FindProgram(&own);

@@ -173,12 +173,11 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     if (!QuarantinedOf(tuning->key).empty()) MarkAndRank(tuning);
     if (stored != nullptr) {
       const Tuning whole = Whole(*stored);
-      if (!decision::AddsAnotherApi(whole, *tuning) &&
-          !Supersedes(*tuning, whole, waiting->forced)) {
+      const bool better_alone = Supersedes(*tuning, whole, waiting->forced);
+      if (!decision::CarryOverOtherApi(whole, tuning) && !better_alone) {
         waiting->persisted = stored->persisted || stored->stand_in != nullptr;
         continue;
       }
-      decision::CarryOverOtherApi(whole, tuning);
       if (auto measured = MustLeaveOnDisk(*tuning)) {
         ServeInstead(*tuning, std::move(measured));
         waiting->persisted = true;  // the disk keeps the measurement on purpose

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "proto/model/tuning/ranking.h"
 
@@ -164,28 +165,19 @@ void NoteQuarantined(Tuning* tuning) {
   NoteFailedStock(tuning);
 }
 
-bool AddsAnotherApi(const Tuning& stored, const Tuning& made) {
-  if (!CanBeJoined(stored, made)) return false;
-  return std::none_of(stored.candidates.begin(), stored.candidates.end(), [&](const Candidate& s) {
-    return s.timed() &&
-           std::any_of(made.candidates.begin(), made.candidates.end(),
-                       [&s](const Candidate& m) { return ApiOf(m.id) == ApiOf(s.id); });
-  });
-}
-
 bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
   if (!CanBeJoined(stored, *made)) return false;
-  bool carried = false;
-  for (const Api api : {Api::kGraph, Api::kLegacy}) {
-    const auto of_api = [api](const Candidate& c) { return ApiOf(c.id) == api; };
-    if (std::any_of(made->candidates.begin(), made->candidates.end(), of_api)) continue;
-    for (const Candidate& c : stored.candidates) {
-      if (!of_api(c) || !c.timed()) continue;
-      made->candidates.push_back(c);
-      carried = true;
-    }
+  bool lost = false;
+  std::vector<Candidate> carried;
+  for (const Candidate& s : stored.candidates) {
+    if (!s.timed()) continue;
+    const bool known = absl::c_any_of(
+        made->candidates, [&s](const Candidate& m) { return ApiOf(m.id) == ApiOf(s.id); });
+    lost = lost || known;
+    if (!known) carried.push_back(s);
   }
-  if (carried) {
+  if (!carried.empty()) {
+    made->candidates.insert(made->candidates.end(), carried.begin(), carried.end());
     AddReason(IncompleteReason::kOtherApiCarried,
               "the other API's candidates are of a tuning before", made);
     // Unjudged stock choices stay unjudged.
@@ -198,7 +190,7 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
     Merge(stored.conditions, &made->conditions);
     RankCandidates(&made->candidates);
   }
-  return carried;
+  return !lost;
 }
 
 std::string WhyOutdated(const Tuning& tuning, const ProvenanceByEnvironment& there_is) {

@@ -1,5 +1,6 @@
 // FinishTuning says how far a tuning can be trusted: its evidence, and why it is incomplete. The
-// others keep that true when candidates are quarantined, joined or outdated. Pure functions.
+// other functions keep both true when its candidates are quarantined, are joined with those of
+// another tuning, or were measured with other libraries than there are. Pure functions.
 #pragma once
 
 #include <map>
@@ -39,14 +40,10 @@ bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete_reasons,
 // is lost, it is not MEASURED.
 void NoteQuarantined(Tuning* tuning);
 
-// True if both were timed in part, `stored` has timed nothing of the APIs that
-// `made` knows, and one is as clean as the other: nothing is lost if `made`,
-// with what it can carry over, takes the place of `stored`.
-bool AddsAnotherApi(const Tuning& stored, const Tuning& made);
-
 // Copies the candidates of an API that `stored` has timed and `made` knows nothing of to
 // `made`, with their conditions, and ranks `made` anew. Does so only if both were timed
-// in part and one is as clean as the other. Returns whether it did.
+// in part and one is as clean as the other. Returns true if then nothing is lost where `made` takes
+// the place of `stored`: it has all that `stored` has timed.
 bool CarryOverOtherApi(const Tuning& stored, Tuning* made);
 
 // What there is, by the text of the environment that a device has.

@@ -233,23 +233,23 @@ TEST(CarryOverOtherApi, JoinsOnlyWhatIsAsClean) {
   const TuningCircumstances one_api{.one_api = true};
   const Tuning stored = WithConditions(TuningOf({legacy}, one_api), 0);
   Tuning contended = WithConditions(TuningOf({Timed(0, 10)}, one_api), 1);
-  EXPECT_FALSE(AddsAnotherApi(stored, contended));
   EXPECT_FALSE(CarryOverOtherApi(stored, &contended));
   Tuning clean = WithConditions(TuningOf({Timed(0, 10)}, one_api), 0);
   clean.conditions.temperature_celsius = 40;
   Tuning warm = stored;
   warm.conditions.temperature_celsius = 70;
-  EXPECT_TRUE(AddsAnotherApi(warm, clean));
   EXPECT_TRUE(CarryOverOtherApi(warm, &clean));
   EXPECT_EQ(clean.conditions.temperature_celsius, 70);
 }
 
-TEST(AddsAnotherApi, NotWhereTheStoredTuningHasTheSameOneToo) {
+TEST(CarryOverOtherApi, WhatTheStoredTuningHasOfTheSameApiIsLost) {
   Candidate legacy = Timed(7, 5);
   legacy.id = LegacyAlgorithm{1, 2};
   const TuningCircumstances cut{.race_cut = true};
   const Tuning both = TuningOf({legacy, Timed(1, 9)}, cut);
-  EXPECT_FALSE(AddsAnotherApi(both, TuningOf({Timed(0, 10)}, {.one_api = true})));
+  Tuning made = TuningOf({Timed(0, 10)}, {.one_api = true});
+  EXPECT_FALSE(CarryOverOtherApi(both, &made));
+  EXPECT_EQ(made.candidates[0].id, legacy.id);
 }
 
 TEST(NoteQuarantined, MakesAMeasuredTuningOfCulpritsIncomplete) {

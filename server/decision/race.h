@@ -98,8 +98,8 @@ class Race {
     DiscardSlowClocks(&samples);
     return samples;
   }
-  // Summarize(Samples(), candidates); and of whoever was known to be slower at some look,
-  // no time is below what was known then.
+  // Does Summarize(Samples(), candidates). Where a look has found a candidate to be slower than its
+  // leader by some factor, none of its times is then below that factor times the leader's.
   void WriteTimes(const std::vector<Candidate*>& candidates) const;
 
  private:

@@ -22,11 +22,11 @@ struct RunSample {
 // A candidate's runs, by round. Rounds behind the end were not run.
 using Series = std::vector<RunSample>;
 
-// True if most valid runs of the candidate were blocked, or half of them: those count. Else the
-// others do.
+// Of a candidate's valid runs either the blocked ones count or the others, whichever are more.
+// True if the blocked ones do, also where there are as many of both.
 bool CountsBlocked(const Series& runs);
-// True if blocked runs count (see above) of most candidates, or of half of them. A candidate
-// without a valid run is not counted.
+// True if the blocked ones count of as many candidates at least as the others do. A candidate
+// without a valid run has no say.
 bool CountsBlocked(const std::vector<Series>& series);
 
 // Discards (sets to 0) every run that does not count for most candidates.

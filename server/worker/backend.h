@@ -23,13 +23,6 @@ namespace device {
 struct DeviceProfile;
 }  // namespace device
 
-// The launch mode and the cache state of a run.
-struct RunMode {
-  LaunchMode launch = LaunchMode::kEager;
-  CacheState cache_state = CacheState::kInputHot;
-  int sample_us = 0;  // see PlanSample; 0: timing::kSampleUs
-};
-
 // A Stamp is what a stamp kernel stored; 0 where it did not.
 struct Stamp {
   uint64_t timer_ns = 0;
@@ -71,13 +64,11 @@ class BackendProblem {
 
   virtual ~BackendProblem() = default;
 
-  // Lists the candidates that the request asks for, but for those that it names, until the
-  // deadline. The outcome's message has the parts of the listing that cuDNN
-  // refused, in its words; `ok` is left to the caller. Fails only if nothing at all
-  // could be listed.
-  virtual absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
-                                                   SteadyTime deadline,
-                                                   const OnListed& on_listed) = 0;
+  // Lists the candidates that the request asks for until the deadline, but for its
+  // candidate_texts, which are the caller's to add. The outcome's message has the parts of the
+  // listing that cuDNN refused, in its words; `ok` is left to the caller.
+  virtual worker::v1::Outcome List(const worker::v1::OpenProblem& request, SteadyTime deadline,
+                                   const OnListed& on_listed) = 0;
   // Builds the candidate's plan and keeps it until the problem ends. Says what workspace it
   // needs, and whether that is over the memory budget: then it may not run. Errors are
   // cuDNN's.
@@ -89,8 +80,9 @@ class BackendProblem {
   // looks at what it wrote, and, unless it is hopeless, times a second run and
   // tries to capture it. Says everything of it but its index.
   virtual absl::StatusOr<worker::v1::Checked> Check(const CandidateId& id) = 0;
-  // Takes one sample of a prepared candidate, and waits for its end.
-  virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) = 0;
+  // Takes one sample of a prepared candidate, and waits for its end. REQUIRES: `how` names a launch
+  // mode and a cache state.
+  virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const worker::v1::Measure& how) = 0;
   // Fills in what conditions say of the runs so far: retried_runs and unblocked.
   virtual void DescribeRuns(Conditions* /*conditions*/) const {}
 };

@@ -76,9 +76,8 @@ class DevicelessProblem : public BackendProblem {
   DevicelessProblem(cudnn::OperationGraph graph, int64_t workspace_limit)
       : graph_(std::move(graph)), workspace_limit_(workspace_limit) {}
 
-  absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
-                                           SteadyTime deadline,
-                                           const OnListed& on_listed) override {
+  worker::v1::Outcome List(const worker::v1::OpenProblem& request, SteadyTime deadline,
+                           const OnListed& on_listed) override {
     search::ListingSink sink(request.max_candidates(), deadline, on_listed);
     if (request.graph_api()) {
       search::ListGraphCandidates(graph_, request.listing(), &sink);
@@ -95,8 +94,8 @@ class DevicelessProblem : public BackendProblem {
     ASSIGN_OR_RETURN(const cudnn::ExecutionPlan plan,
                      cudnn::ExecutionPlan::Create(graph_, *config));
     worker::v1::Prepared prepared;
-    prepared.set_workspace_bytes(plan.workspace_bytes());
-    prepared.set_over_memory(plan.workspace_bytes() > workspace_limit_);
+    prepared.set_workspace_bytes(plan.workspace_bytes);
+    prepared.set_over_memory(plan.workspace_bytes > workspace_limit_);
     return prepared;
   }
 
@@ -104,7 +103,8 @@ class DevicelessProblem : public BackendProblem {
   absl::StatusOr<worker::v1::Checked> Check(const CandidateId& /*id*/) override {
     return NeedsGpu();
   }
-  absl::StatusOr<TimedRun> Run(const CandidateId& /*id*/, const RunMode& /*mode*/) override {
+  absl::StatusOr<TimedRun> Run(const CandidateId& /*id*/,
+                               const worker::v1::Measure& /*how*/) override {
     return NeedsGpu();
   }
 

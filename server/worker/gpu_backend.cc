@@ -89,8 +89,8 @@ absl::StatusOr<worker::v1::Checked> LookAt(verify::PlantedFault fault,
   return look;
 }
 
-// A GpuBackend works on a GPU. It holds the CUDA context, a stream, a cuDNN handle, our kernels and
-// a timer for as long as it lives.
+// A GpuBackend works on a GPU. It holds the CUDA context, a stream, a cuDNN handle and our kernels
+// for as long as it lives.
 class GpuBackend : public Backend {
  public:
   explicit GpuBackend(device::DeviceInfo info) : info_(std::move(info)) {}
@@ -114,7 +114,6 @@ class GpuBackend : public Backend {
     flush_bytes_ = timing::FlushBytes(l2_bytes);
     memory_bytes_per_second_ = MemoryBytesPerSecond(ordinal);
     ASSIGN_OR_RETURN(timed_stream_, device::CudaStream::Create(stream, kernels_.get(), l2_bytes));
-    timer_ = std::make_unique<timing::Timer>(timed_stream_.get());
     nvml_ = device::Nvml::Open(info_.pci_bus_id);
     return absl::OkStatus();
   }
@@ -184,7 +183,7 @@ class GpuBackend : public Backend {
 
  private:
   GpuResources resources() {
-    return {handle_.get(),  stream_.get(),     timer_.get(),
+    return {handle_.get(),  stream_.get(),     timed_stream_.get(),
             kernels_.get(), blocking_kernels_, captures_};
   }
 
@@ -194,7 +193,6 @@ class GpuBackend : public Backend {
   cudnn::Owned<cudnnHandle_t, cudnnDestroy> handle_;
   std::unique_ptr<device::Kernels> kernels_;
   std::unique_ptr<device::CudaStream> timed_stream_;
-  std::unique_ptr<timing::Timer> timer_;
   bool blocking_kernels_ = true;
   bool captures_ = true;
   int64_t flush_bytes_ = 0;

@@ -174,10 +174,9 @@ class GpuProblem : public BackendProblem {
         workspace_limit_(workspace_limit),
         inputs_(inputs) {}
 
-  absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
-                                           SteadyTime deadline,
-                                           const OnListed& on_listed) override {
-    // Stock choices are rarely run, so their inputs are made later.
+  worker::v1::Outcome List(const worker::v1::OpenProblem& request, SteadyTime deadline,
+                           const OnListed& on_listed) override {
+    // What a listing of first configs names is rarely run: its inputs are made when it is.
     if (request.listing() != worker::v1::LISTING_FIRST_CONFIGS) EnsureHostWork();
     search::ListingSink sink(request.max_candidates(), deadline, on_listed);
     if (request.graph_api()) {
@@ -195,7 +194,7 @@ class GpuProblem : public BackendProblem {
     prepared.id = id;
     if (const auto* config = std::get_if<EngineConfig>(&id)) {
       ASSIGN_OR_RETURN(prepared.plan, cudnn::ExecutionPlan::Create(operation_, *config));
-      prepared.workspace_bytes = prepared.plan->workspace_bytes();
+      prepared.workspace_bytes = prepared.plan->workspace_bytes;
     } else {
       ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
       ASSIGN_OR_RETURN(prepared.workspace_bytes,
@@ -234,10 +233,10 @@ class GpuProblem : public BackendProblem {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override {
+  absl::StatusOr<TimedRun> Run(const CandidateId& id, const worker::v1::Measure& how) override {
     Prepared* const prepared = &prepared_.at(id);
     absl::StatusOr<TimedRun> run =
-        cudnn::TryTwice([&] { return Sample(mode, prepared); }, recover_, &retried_runs_);
+        cudnn::TryTwice([&] { return Sample(how, prepared); }, recover_, &retried_runs_);
     if (run.ok()) sound_ = prepared;
     return cudnn::OrThrowAway(
         std::move(run), [&] { return LaunchSound(*prepared); }, recover_);
@@ -407,7 +406,7 @@ class GpuProblem : public BackendProblem {
     }
     if (prepared.plan.has_value()) {
       return cudnn::ToStatus(
-          cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
+          cudnnBackendExecute(resources_.handle, prepared.plan->descriptor.get(),
                               prepared.variant_packs[static_cast<size_t>(copy)].get()),
           "execute");
     }
@@ -435,12 +434,12 @@ class GpuProblem : public BackendProblem {
     return Launch(sound_ != nullptr ? *sound_ : prepared);
   }
 
-  absl::StatusOr<TimedRun> Sample(const RunMode& mode, Prepared* prepared) {
-    const bool replays = mode.launch == LaunchMode::kGraphCapture;
+  absl::StatusOr<TimedRun> Sample(const worker::v1::Measure& how, Prepared* prepared) {
+    const bool replays = how.launch() == convtune::v1::LAUNCH_MODE_GRAPH_CAPTURE;
     if (replays && !resources_.captures) return absl::FailedPreconditionError(kNoCaptures);
     timing::TimedWork work;
-    work.cache_state = mode.cache_state;
-    work.copies = mode.cache_state == CacheState::kHot ? 1 : copies_;
+    work.cache_state = static_cast<CacheState>(how.cache_state());
+    work.copies = work.cache_state == CacheState::kHot ? 1 : copies_;
     RETURN_IF_ERROR(WarmUp(work.copies, prepared));
     if (replays) {
       RETURN_IF_ERROR(CaptureCopies(std::min(work.copies, most_replay_copies_), prepared));
@@ -450,7 +449,7 @@ class GpuProblem : public BackendProblem {
       work.inputs.push_back(tensors_->fresh_input(copy));
     }
     work.expected = prepared->expected;
-    if (mode.sample_us > 0) work.sample_us = mode.sample_us;
+    if (how.sample_us() > 0) work.sample_us = how.sample_us();
     bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
     timing::BlockingPolicy& policy = replays ? blocked_replays_ : blocked_launches_;
     const std::string engine = EngineOf(prepared->id);
@@ -459,7 +458,7 @@ class GpuProblem : public BackendProblem {
       return replays ? prepared->graphs[static_cast<size_t>(copy)].Launch(resources_.stream)
                      : Launch(*prepared, copy);
     };
-    ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
+    ASSIGN_OR_RETURN(const TimedRun run, timing::TakeSample(work, resources_.timed_stream));
     prepared->expected = run;
     if (work.block_attempts > 0) {
       policy.Took(engine, run.blocked);
@@ -484,7 +483,7 @@ class GpuProblem : public BackendProblem {
     work.launch = [&](int) { return Launch(*prepared); };
     work.block_attempts = 0;  // code may be loaded, and memory allocated
     worker::v1::Checked checked;
-    const auto run = [&] { return resources_.timer->Time(work); };
+    const auto run = [&] { return timing::TakeSample(work, resources_.timed_stream); };
     ASSIGN_OR_RETURN(const TimedRun first, cudnn::TryTwice(run, recover_, &retried_runs_));
     checked.set_first_gpu_us(first.gpu_us);
     checked.set_first_host_us(first.host_us);

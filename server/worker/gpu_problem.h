@@ -12,11 +12,11 @@
 
 namespace convtune::worker {
 
-// `stream` is the handle's and the timer's.
+// `stream` is the handle's, and `timed_stream` takes samples on it.
 struct GpuResources {
   cudnnHandle_t handle = nullptr;
   cudaStream_t stream = nullptr;
-  timing::Timer* timer = nullptr;
+  timing::TimedStream* timed_stream = nullptr;
   device::Kernels* kernels = nullptr;
   bool blocking_kernels = true;  // they work
   bool captures = true;          // false: nothing is captured

@@ -70,8 +70,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags, const O
   return MakeDevicelessBackend(profile);
 }
 
-// Returns the error of mixed libraries where cuDNN's are mixed, which cuDNN itself does not say,
-// else `failed`.
+// Returns `failed`, cuDNN's error, unless the libraries of cuDNN that were loaded are mixed: then
+// that is the reason, which cuDNN itself does not name.
 absl::Status NameMixture(const absl::Status& failed) {
   RETURN_IF_ERROR(cudnn::CheckLoadedCudnn());
   return failed;

@@ -1,7 +1,6 @@
 #include "server/worker/session.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -44,19 +43,6 @@ void NoteFailure(const absl::Status& status, Message* message) {
   message->set_over_memory(absl::IsResourceExhausted(status));
 }
 
-// Nullopt if the request has a number that this worker does not know.
-std::optional<RunMode> ModeOf(const worker::v1::Measure& request) {
-  if (!convtune::v1::LaunchMode_IsValid(request.launch()) ||
-      !convtune::v1::CacheState_IsValid(request.cache_state())) {
-    return std::nullopt;
-  }
-  RunMode mode;
-  if (request.launch() != 0) mode.launch = static_cast<LaunchMode>(request.launch());
-  if (request.cache_state() != 0) mode.cache_state = static_cast<CacheState>(request.cache_state());
-  mode.sample_us = std::max(0, request.sample_us());
-  return mode;
-}
-
 SteadyTime DeadlineAfter(int64_t budget_ms) {
   return budget_ms > 0 ? SteadyTime::Now() + absl::Milliseconds(budget_ms)
                        : SteadyTime::InfiniteFuture();
@@ -83,8 +69,7 @@ absl::StatusOr<CandidateId> PrepareFirst(worker::v1::Listing depth, BackendProbl
     ids.push_back(candidate.id);
     return true;
   };
-  ASSIGN_OR_RETURN(const worker::v1::Outcome end,
-                   problem->List(request, SteadyTime::InfiniteFuture(), take));
+  const worker::v1::Outcome end = problem->List(request, SteadyTime::InfiniteFuture(), take);
   absl::Status refused;
   for (const CandidateId& id : ids) {
     const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(id);
@@ -206,8 +191,8 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, SteadyT
     sent = send(reply);
     return sent.ok();
   };
-  absl::StatusOr<worker::v1::Outcome> end = problem_->List(request, deadline, on_listed);
-  if (!Failed(end.status()) && !end->message().empty()) backend_->Recover();
+  worker::v1::Outcome end = problem_->List(request, deadline, on_listed);
+  if (!end.message().empty()) backend_->Recover();
   RETURN_IF_ERROR(sent);
   for (const CandidateId& id : asked) {
     const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
@@ -216,14 +201,11 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, SteadyT
     candidate.id = id;
     if (!listed && !on_listed(candidate)) return sent;
   }
-  if (!end.ok()) {
-    return Finish(send, false, end.status().message());
+  end.set_ok(!candidates_.empty() || end.out_of_time());
+  if (!end.ok() && end.message().empty()) {
+    end.set_message("cuDNN lists no engine for this problem");
   }
-  end->set_ok(!candidates_.empty() || end->out_of_time());
-  if (!end->ok() && end->message().empty()) {
-    end->set_message("cuDNN lists no engine for this problem");
-  }
-  return Finish(send, *std::move(end));
+  return Finish(send, std::move(end));
 }
 
 absl::Status Session::DoEach(
@@ -248,8 +230,11 @@ absl::Status Session::HandleCandidates(const worker::v1::Request& request, Stead
   const std::string error = CheckIndexes(request.indexes(), !request.has_prepare());
   if (!error.empty()) return Finish(send, false, error);
   if (request.has_prepare()) return Prepare(request, deadline, send);
-  const std::optional<RunMode> mode = ModeOf(request.measure());
-  if (!mode.has_value()) {
+  worker::v1::Measure how = request.measure();
+  if (how.launch() == 0) how.set_launch(convtune::v1::LAUNCH_MODE_EAGER);
+  if (how.cache_state() == 0) how.set_cache_state(convtune::v1::CACHE_STATE_INPUT_HOT);
+  if (!convtune::v1::LaunchMode_IsValid(how.launch()) ||
+      !convtune::v1::CacheState_IsValid(how.cache_state())) {
     return Finish(send, false, "launch, cache_state: must be numbers of their enumerations");
   }
   std::vector<CandidateId> ids;
@@ -260,7 +245,7 @@ absl::Status Session::HandleCandidates(const worker::v1::Request& request, Stead
     return Finish(send, false, begun.message());
   }
   return request.has_check() ? Check(request, deadline, send)
-                             : Measure(request, *mode, deadline, send);
+                             : Measure(request, how, deadline, send);
 }
 
 absl::Status Session::Prepare(const worker::v1::Request& request, SteadyTime deadline,
@@ -308,11 +293,11 @@ absl::Status Session::Check(const worker::v1::Request& request, SteadyTime deadl
   return DoEach(request.indexes(), deadline, send, check);
 }
 
-absl::Status Session::Measure(const worker::v1::Request& request, const RunMode& mode,
+absl::Status Session::Measure(const worker::v1::Request& request, const worker::v1::Measure& how,
                               SteadyTime deadline, const Send& send) {
   const ConditionsLook before = backend_->LookAtConditions();
   RETURN_IF_ERROR(SendConditions(before, send));
-  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request, mode, deadline, send));
+  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(request.indexes(), how, deadline, send));
   ConditionsLook after = backend_->LookAtConditions();
   after.conditions.clock_reasons |= ReasonsBetween(before, after);
   RETURN_IF_ERROR(SendConditions(std::move(after), send));
@@ -322,23 +307,23 @@ absl::Status Session::Measure(const worker::v1::Request& request, const RunMode&
   return Finish(send, std::move(outcome));
 }
 
-absl::StatusOr<bool> Session::RunRounds(const worker::v1::Request& request, const RunMode& mode,
-                                        SteadyTime deadline, const Send& send) {
-  const auto count = static_cast<unsigned>(request.indexes_size());
-  const int first = request.measure().first_round();
+absl::StatusOr<bool> Session::RunRounds(const google::protobuf::RepeatedField<int>& indexes,
+                                        const worker::v1::Measure& how, SteadyTime deadline,
+                                        const Send& send) {
+  const auto count = static_cast<unsigned>(indexes.size());
+  const int first = how.first_round();
   std::set<int> failed;
   int touched = -1;
-  for (int round = first; round < first + request.measure().rounds(); ++round) {
+  for (int round = first; round < first + how.rounds(); ++round) {
     for (unsigned i = 0; i < count; ++i) {
-      const int index =
-          request.indexes(static_cast<int>((i + static_cast<unsigned>(round)) % count));
+      const int index = indexes[static_cast<int>((i + static_cast<unsigned>(round)) % count)];
       if (failed.contains(index)) continue;
       if (SteadyTime::Now() >= deadline) return true;
       if (std::exchange(touched, index) != index) RETURN_IF_ERROR(Touch(send, index));
       const CandidateId& id = candidates_[static_cast<size_t>(index)].id;
-      const absl::StatusOr<TimedRun> run = problem_->Run(id, mode);
+      const absl::StatusOr<TimedRun> run = problem_->Run(id, how);
       if (Failed(run.status())) failed.insert(index);
-      if (trace_ != nullptr) trace_->PutSample(index, id, round, mode, run);
+      if (trace_ != nullptr) trace_->PutSample(index, id, round, how, run);
       worker::v1::Reply reply;
       worker::v1::Sample* sample = reply.mutable_sample();
       reply.set_index(index);

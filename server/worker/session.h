@@ -45,8 +45,8 @@ class Session {
                                 const Send& send);
   absl::Status Prepare(const worker::v1::Request& request, SteadyTime deadline, const Send& send);
   absl::Status Check(const worker::v1::Request& request, SteadyTime deadline, const Send& send);
-  absl::Status Measure(const worker::v1::Request& request, const RunMode& mode, SteadyTime deadline,
-                       const Send& send);
+  absl::Status Measure(const worker::v1::Request& request, const worker::v1::Measure& how,
+                       SteadyTime deadline, const Send& send);
   // Calls `work` for each index, behind a reply that names the candidate, until it returns
   // false or the deadline passes, and sends the outcome.
   absl::Status DoEach(const google::protobuf::RepeatedField<int>& indexes, SteadyTime deadline,
@@ -55,8 +55,9 @@ class Session {
   // Runs each candidate once per round; round n starts with the candidate n, counted around.
   // One that fails is left out from then on. Returns whether the deadline, which is looked at
   // before every run, ended it early.
-  absl::StatusOr<bool> RunRounds(const worker::v1::Request& request, const RunMode& mode,
-                                 SteadyTime deadline, const Send& send);
+  absl::StatusOr<bool> RunRounds(const google::protobuf::RepeatedField<int>& indexes,
+                                 const worker::v1::Measure& how, SteadyTime deadline,
+                                 const Send& send);
   // Returns whether it failed; if so has the backend recover, which comes before any report.
   bool Failed(const absl::Status& status);
   // Adds what there is to say of the problem's runs.
@@ -75,8 +76,7 @@ class Session {
 };
 
 // Lists graph candidates to this depth and prepares the first that can be run, since not every
-// engine can be built for every problem. UNAVAILABLE, in cuDNN's words, where none can; else the
-// listing's error.
+// engine can be built for every problem. UNAVAILABLE, in cuDNN's words, where none can.
 absl::StatusOr<CandidateId> PrepareFirst(worker::v1::Listing depth, BackendProblem* problem);
 
 // Asks the heuristics for a small convolution and builds the first plan that can

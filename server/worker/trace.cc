@@ -39,12 +39,6 @@ Json Times(double gpu_us, double host_us) {
 
 Json Pair(const Stamp& stamp) { return {stamp.timer_ns, stamp.cycles}; }
 
-const char* CaptureText(convtune::v1::CaptureSupport capture) {
-  return capture == convtune::v1::CAPTURE_SUPPORT_YES  ? "yes"
-         : capture == convtune::v1::CAPTURE_SUPPORT_NO ? "no"
-                                                       : "unknown";
-}
-
 absl::Status BadVariable(const std::string& path, const char* why) {
   return absl::InvalidArgumentError(absl::StrCat(Trace::kVariable, ": ", path, ": ", why));
 }
@@ -96,7 +90,10 @@ void Trace::PutChecked(int index, const CandidateId& id,
                    {"magnitude", Number(checked->magnitude())},
                    {"nonfinite", checked->nonfinite()},
                    {"out_of_bounds", checked->out_of_bounds()},
-                   {"capture", CaptureText(checked->capture())},
+                   {"capture",
+                    checked->capture() == 0
+                        ? "unknown"
+                        : EnumWord(*convtune::v1::CaptureSupport_descriptor(), checked->capture())},
                    {"capture_refusal", checked->capture_refusal()},
                    {"first", Times(checked->first_gpu_us(), checked->first_host_us())}});
     if (!checked->hopeless()) fields["second"] = Times(checked->gpu_us(), checked->host_us());
@@ -104,12 +101,12 @@ void Trace::PutChecked(int index, const CandidateId& id,
   Put("check", fields);
 }
 
-void Trace::PutSample(int index, const CandidateId& id, int round, const RunMode& mode,
+void Trace::PutSample(int index, const CandidateId& id, int round, const worker::v1::Measure& how,
                       const absl::StatusOr<TimedRun>& run) {
   Json fields = Of(index, id, run.status());
   fields.update({{"round", round},
-                 {"launch", std::string(Name(mode.launch))},
-                 {"cache_state", std::string(Name(mode.cache_state))}});
+                 {"launch", std::string(Name(static_cast<LaunchMode>(how.launch())))},
+                 {"cache_state", std::string(Name(static_cast<CacheState>(how.cache_state())))}});
   if (run.ok()) {
     fields.update(Times(run->gpu_us, run->host_us));
     fields.update({{"runs", run->runs},

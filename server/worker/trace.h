@@ -35,7 +35,7 @@ class Trace {
                    const absl::StatusOr<worker::v1::Prepared>& prepared, absl::Duration took);
   void PutChecked(int index, const CandidateId& id,
                   const absl::StatusOr<worker::v1::Checked>& checked);
-  void PutSample(int index, const CandidateId& id, int round, const RunMode& mode,
+  void PutSample(int index, const CandidateId& id, int round, const worker::v1::Measure& how,
                  const absl::StatusOr<TimedRun>& run);
   void PutConditions(const ConditionsLook& look);
 

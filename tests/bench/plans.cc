@@ -136,13 +136,10 @@ absl::StatusOr<Work> BareLoop(worker::Backend* backend, const std::vector<std::s
     request.set_listing(worker::v1::LISTING_HEURISTICS);
     request.set_graph_api(true);
     std::vector<CandidateId> ids;
-    RETURN_IF_ERROR(problem
-                        ->List(request, SteadyTime::InfiniteFuture(),
-                               [&ids](const Candidate& candidate) {
-                                 ids.push_back(candidate.id);
-                                 return true;
-                               })
-                        .status());
+    problem->List(request, SteadyTime::InfiniteFuture(), [&ids](const Candidate& candidate) {
+      ids.push_back(candidate.id);
+      return true;
+    });
     for (const CandidateId& id : ids) {
       work.plans += problem->Prepare(id).ok() ? 1 : 0;
     }

@@ -57,14 +57,6 @@ absl::StatusOr<std::vector<Descriptor>> Descriptor::GetDescriptors(
   return values;
 }
 
-absl::StatusOr<Descriptor> Descriptor::GetDescriptor(cudnnBackendAttributeName_t name,
-                                                     cudnnBackendDescriptorType_t element) const {
-  ASSIGN_OR_RETURN(Descriptor value, Create(element));
-  cudnnBackendDescriptor_t raw = value.get();
-  RETURN_IF_ERROR(GetElements(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw).status());
-  return value;
-}
-
 void Descriptor::SetElements(cudnnBackendAttributeName_t name, AttributeType type, size_t count,
                              const void* values) {
   if (!status_.ok()) return;

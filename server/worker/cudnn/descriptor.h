@@ -96,9 +96,6 @@ class Descriptor {
   absl::StatusOr<std::vector<Descriptor>> GetDescriptors(
       cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t element,
       std::optional<int64_t> most = std::nullopt) const;
-  // The one descriptor of an attribute.
-  absl::StatusOr<Descriptor> GetDescriptor(cudnnBackendAttributeName_t name,
-                                           cudnnBackendDescriptorType_t element) const;
 
  private:
   void SetElements(cudnnBackendAttributeName_t name, AttributeType type, size_t count,

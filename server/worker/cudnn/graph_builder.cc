@@ -268,16 +268,16 @@ absl::StatusOr<ExecutionPlan> ExecutionPlan::Create(const OperationGraph& graph,
   RETURN_IF_ERROR(engine_config.Finalize());
 
   ExecutionPlan plan;
-  ASSIGN_OR_RETURN(plan.plan_, Descriptor::Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-  plan.plan_.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine_config);
+  ASSIGN_OR_RETURN(plan.descriptor, Descriptor::Create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+  plan.descriptor.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine_config);
   if (graph.target().handle != nullptr) {
-    plan.plan_.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, graph.target().handle);
+    plan.descriptor.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, graph.target().handle);
   } else {
-    plan.plan_.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *graph.target().device_properties);
+    plan.descriptor.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *graph.target().device_properties);
   }
-  RETURN_IF_ERROR(plan.plan_.Finalize());
-  ASSIGN_OR_RETURN(plan.workspace_bytes_,
-                   plan.plan_.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+  RETURN_IF_ERROR(plan.descriptor.Finalize());
+  ASSIGN_OR_RETURN(plan.workspace_bytes,
+                   plan.descriptor.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
   return plan;
 }
 

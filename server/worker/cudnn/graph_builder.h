@@ -1,4 +1,5 @@
-// An OperationGraph is cuDNN's operation graph of a ConvProblem, an ExecutionPlan a plan for it.
+// An OperationGraph is cuDNN's operation graph of a ConvProblem; ExecutionPlan::Create builds a
+// plan for it.
 #pragma once
 
 #include <cudnn.h>
@@ -75,23 +76,15 @@ class OperationGraph {
 absl::StatusOr<Descriptor> MakeEngine(const OperationGraph& graph, int64_t index);
 
 // A plan that cuDNN has built. Move-only; not thread-safe.
-class ExecutionPlan {
- public:
+struct ExecutionPlan {
   // Builds the plan from the engine's index and its knobs alone. Knobs that the
   // config does not name have cuDNN's defaults. Building may take seconds where a
   // kernel is compiled. Errors are cuDNN's.
   static absl::StatusOr<ExecutionPlan> Create(const OperationGraph& graph,
                                               const EngineConfig& config);
 
-  const Descriptor& descriptor() const { return plan_; }
-  // What an execution needs, in bytes.
-  int64_t workspace_bytes() const { return workspace_bytes_; }
-
- private:
-  ExecutionPlan() = default;
-
-  Descriptor plan_;
-  int64_t workspace_bytes_ = 0;
+  Descriptor descriptor;
+  int64_t workspace_bytes = 0;  // that an execution needs
 };
 
 cudnnDataType_t ToCudnn(DataType type);

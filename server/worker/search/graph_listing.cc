@@ -118,7 +118,7 @@ absl::Status ListEngines(const cudnn::OperationGraph& graph, ListingSink* sink) 
       any = true;
       Candidate candidate = engine.candidate;
       std::get<EngineConfig>(candidate.id).knobs = engine.knobs.At(round);
-      if (sink->Over() || !sink->Offer(std::move(candidate))) {
+      if (sink->Over() || !sink->Offer(candidate)) {
         return absl::OkStatus();
       }
     }
@@ -165,11 +165,12 @@ std::vector<std::pair<int, int64_t>> KnobSpace::At(int64_t i) const {
 
 absl::StatusOr<Candidate> ReadCandidate(const cudnn::Descriptor& config) {
   ASSIGN_OR_RETURN(
-      const cudnn::Descriptor engine,
-      config.GetDescriptor(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+      const std::vector<cudnn::Descriptor> engines,
+      config.GetDescriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1));
+  if (engines.empty()) return absl::InternalError("an engine config has no engine");
   Candidate candidate;
-  ASSIGN_OR_RETURN(candidate.id, ReadConfig(config, engine));
-  RETURN_IF_ERROR(ReadNotes(engine, &candidate));
+  ASSIGN_OR_RETURN(candidate.id, ReadConfig(config, engines[0]));
+  RETURN_IF_ERROR(ReadNotes(engines[0], &candidate));
   return candidate;
 }
 
@@ -210,7 +211,7 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, worker::v1::Listing
   }
   modes.emplace_back(CUDNN_HEUR_MODE_FALLBACK, &HeuristicPlaces::fallback);
   // All modes are asked before anything is passed on: a candidate is passed on
-  // once, with its place in each.
+  // once, with its place in each. Its rank is its place among all of them.
   std::vector<Candidate> listed;
   std::map<CandidateId, HeuristicPlaces> places;
   bool out_of_time = false;
@@ -231,18 +232,17 @@ void ListGraphCandidates(const cudnn::OperationGraph& graph, worker::v1::Listing
     int number = 0;
     for (Candidate& candidate : list->candidates) {
       number = std::min(number + 1, HeuristicPlaces::kMost);
-      int16_t& known = places[candidate.id].*place;
-      if (known == 0) {
-        known = static_cast<int16_t>(number);
-      }
+      const auto [known, is_new] = places.try_emplace(candidate.id);
+      int16_t& its = known->second.*place;
+      if (its == 0) its = static_cast<int16_t>(number);
+      if (!is_new) continue;
+      candidate.heuristic_rank = static_cast<int>(listed.size());
       listed.push_back(std::move(candidate));
     }
   }
   for (Candidate& candidate : listed) {
     candidate.places = places[candidate.id];
-    if (!sink->OfferRanked(std::move(candidate))) {
-      break;
-    }
+    if (!sink->Offer(candidate)) break;
   }
   if (out_of_time) {
     sink->MarkOutOfTime();

@@ -110,8 +110,8 @@ void OfferAll(std::vector<Candidate> found, ListingSink* sink) {
   };
   std::stable_sort(found.begin(), found.end(),
                    [&key](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
-  for (Candidate& candidate : found) {
-    if (!sink->Offer(std::move(candidate))) return;
+  for (const Candidate& candidate : found) {
+    if (!sink->Offer(candidate)) return;
   }
 }
 

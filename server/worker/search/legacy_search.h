@@ -1,4 +1,5 @@
-// Runs cudnnFind*, and gives the order of cudnnGet*_v7.
+// ListLegacyAlgorithms collects the legacy API's candidates: what cudnnFind* runs, in the order
+// that cudnnGet*_v7 gives them.
 #pragma once
 
 #include <cstdint>

@@ -1,28 +1,16 @@
 #include "server/worker/search/listing_sink.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
 #include "proto/convert/record_codec.h"
 
 namespace convtune::worker::search {
 
-bool ListingSink::OfferRanked(Candidate candidate) {
-  candidate.heuristic_rank = next_rank_;
-  const int before = count();
-  const bool go_on = Offer(std::move(candidate));
-  if (count() > before) {
-    ++next_rank_;
-  }
-  return go_on;
-}
-
-bool ListingSink::Offer(Candidate candidate) {
+bool ListingSink::Offer(const Candidate& candidate) {
   if (stopped_) {
     return false;
   }
-  if (seen_.count(candidate.id) > 0) {
+  if (seen_.contains(candidate.id)) {
     return true;
   }
   if (max_candidates_ > 0 && count() >= max_candidates_) {

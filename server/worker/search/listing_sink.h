@@ -1,4 +1,4 @@
-// A ListingSink takes the candidates from the parts of a listing.
+// A ListingSink takes the candidates from the parts of a listing, and passes them on.
 #pragma once
 
 #include <set>
@@ -8,18 +8,15 @@
 
 namespace convtune::worker::search {
 
-// A ListingSink passes on each listed candidate once, with its heuristic rank, until the
-// limit or the deadline. Not thread-safe.
+// Passes on each listed candidate once, until the limit or the deadline. Not thread-safe.
 class ListingSink {
  public:
   // `max_candidates` of 0: no limit. `on_listed` outlives the sink.
   ListingSink(int max_candidates, SteadyTime deadline, const BackendProblem::OnListed& on_listed)
       : max_candidates_(max_candidates), deadline_(deadline), on_listed_(on_listed) {}
 
-  // Returns false when the listing is over. A candidate from the heuristics
-  // gets the next rank, unless it was listed before.
-  bool OfferRanked(Candidate candidate);
-  bool Offer(Candidate candidate);
+  // Returns false when the listing is over.
+  bool Offer(const Candidate& candidate);
 
   // True if the deadline has passed and something is listed, or is `about_to_be`.
   bool Late(int about_to_be = 0) const;
@@ -47,7 +44,6 @@ class ListingSink {
   const SteadyTime deadline_;
   const BackendProblem::OnListed& on_listed_;
   std::set<CandidateId> seen_;
-  int next_rank_ = 0;
   bool stopped_ = false;
   worker::v1::Outcome outcome_;
 };

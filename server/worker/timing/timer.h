@@ -1,10 +1,9 @@
-// A Timer measures how long a launch takes. The method, its units and its limits
+// TakeSample measures how long a launch takes. The method, its units and its limits
 // are in server/worker/README.md.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,7 +14,7 @@
 
 namespace convtune::worker::timing {
 
-// A TimedStream is the stream that the timer works on. Tests put a stream of their
+// A TimedStream is the stream that samples are taken on. Tests put a stream of their
 // own in the GPU's place.
 //
 // Calls put work on the stream and come back at once, but for Synchronize.
@@ -59,8 +58,9 @@ struct MemorySpan {
 };
 
 struct TimedWork {
-  // Puts the work on the timer's stream, on the copy of its memory with this number. It
-  // has run before, so that it neither loads code nor allocates any more.
+  // Puts the work on the stream, on the copy of its memory with this number. Unless
+  // block_attempts is 0, the work has run on that copy before, so that it neither loads code nor
+  // allocates any more.
   std::function<absl::Status(int copy)> launch;
   CacheState cache_state = CacheState::kInputHot;
   // Copies of all memory that the work touches, 1 at least. Behind a blocking kernel runs on
@@ -75,27 +75,10 @@ struct TimedWork {
   int block_attempts = BlockingPolicy::kAttempts;
 };
 
-// Not thread-safe.
-class Timer {
- public:
-  // `stream` outlives it.
-  explicit Timer(TimedStream* stream) : stream_(stream) {}
-
-  // A sample: the mean over a few runs of the work, each of which finds the caches in the state
-  // asked for; waits for their end. One whose blocking kernel reached its limit is thrown away.
-  // After `work.block_attempts` of them it is timed without one, and TimedRun::blocked is false.
-  // Errors are those of the launch and of the work.
-  absl::StatusOr<TimedRun> Time(const TimedWork& work);
-
- private:
-  absl::StatusOr<std::optional<TimedRun>> TryOnce(const TimedWork& work, bool block);
-  absl::Status Queue(const TimedWork& work, int runs, int copies, double* host_us);
-  // Leaves nothing of the work's memory in the caches, together with Warm() of copy 0.
-  absl::Status Flush(const TimedWork& work);
-  // Brings into the caches what a run on `copy` is to find there.
-  absl::Status Warm(const TimedWork& work, int copy);
-
-  TimedStream* const stream_;
-};
+// Takes a sample: the mean over a few runs of the work, each of which finds the caches in the state
+// asked for; waits for their end. A sample whose blocking kernel reached its limit is thrown away.
+// After `work.block_attempts` of them one is taken without a blocking kernel, and
+// TimedRun::blocked is false. Errors are those of the launch and of the work.
+absl::StatusOr<TimedRun> TakeSample(const TimedWork& work, TimedStream* stream);
 
 }  // namespace convtune::worker::timing

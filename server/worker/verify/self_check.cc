@@ -168,10 +168,10 @@ absl::StatusOr<Finding> TryClock(const SelfCheckDevice& card) {
 }
 
 // The shortest of a few samples, each the mean of some runs.
-absl::StatusOr<double> TimeWork(const timing::TimedWork& work, timing::Timer* timer) {
+absl::StatusOr<double> TimeWork(const timing::TimedWork& work, timing::TimedStream* stream) {
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kCacheSamples; ++i) {
-    ASSIGN_OR_RETURN(const TimedRun run, timer->Time(work));
+    ASSIGN_OR_RETURN(const TimedRun run, timing::TakeSample(work, stream));
     shortest = std::min(shortest, run.gpu_us);
   }
   return shortest;
@@ -180,19 +180,18 @@ absl::StatusOr<double> TimeWork(const timing::TimedWork& work, timing::Timer* ti
 absl::StatusOr<Finding> TryCaches(bool blocking_kernel, const SelfCheckDevice& card) {
   timing::TimedStream* const stream = card.stream;
   ASSIGN_OR_RETURN(const timing::MemorySpan memory, card.memory());
-  timing::Timer timer(stream);
   if (card.flush_bytes <= 0) return absl::InternalError("the size of the L2 cache is not known");
   timing::TimedWork work;
   work.block_attempts = blocking_kernel ? timing::BlockingPolicy::kAttempts : 0;
   work.expected.gpu_us = 10;
   work.launch = [&](int) { return stream->Read(memory.data, memory.bytes); };
   work.cache_state = CacheState::kHot;
-  ASSIGN_OR_RETURN(const double hot_us, TimeWork(work, &timer));
+  ASSIGN_OR_RETURN(const double hot_us, TimeWork(work, stream));
   work.cache_state = CacheState::kCold;
-  ASSIGN_OR_RETURN(const double cold_us, TimeWork(work, &timer));
+  ASSIGN_OR_RETURN(const double cold_us, TimeWork(work, stream));
   work.cache_state = CacheState::kHot;
   work.launch = [stream](int) { return stream->Flush(0); };
-  ASSIGN_OR_RETURN(const double flush_us, TimeWork(work, &timer));
+  ASSIGN_OR_RETURN(const double flush_us, TimeWork(work, stream));
   const double memory_rate = card.memory_bytes_per_second;
   const double flush_rate = static_cast<double>(card.flush_bytes) / flush_us * 1e6;
   Finding finding;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace convtune::worker::verify {
 namespace {
@@ -43,24 +45,12 @@ void PutElement(DataType type, float value, float integer_scale, int64_t element
 }  // namespace
 
 std::optional<FloatFormat> FormatOf(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return FloatFormat{11, 52};
-    case DataType::kF32:
-      return FloatFormat{8, 23};
-    case DataType::kF16:
-      return FloatFormat{5, 10};
-    case DataType::kBF16:
-      return FloatFormat{8, 7};
-    case DataType::kE4M3:
-      return FloatFormat{4, 3, false};
-    case DataType::kE5M2:
-      return FloatFormat{5, 2};
-    case DataType::kI8:
-    case DataType::kI32:
-      break;
-  }
-  return std::nullopt;
+  static constexpr std::pair<DataType, FloatFormat> kFormats[] = {
+      {DataType::kF64, {11, 52}}, {DataType::kF32, {8, 23}},        {DataType::kF16, {5, 10}},
+      {DataType::kBF16, {8, 7}},  {DataType::kE4M3, {4, 3, false}}, {DataType::kE5M2, {5, 2}}};
+  const auto* const found =
+      std::ranges::find(kFormats, type, &std::pair<DataType, FloatFormat>::first);
+  return found == std::end(kFormats) ? std::nullopt : std::make_optional(found->second);
 }
 
 uint16_t EncodeSmallFloat(float value, const FloatFormat& format) {

@@ -176,17 +176,17 @@ class Problem {
 
   cudnnStatus_t Execute(const worker::cudnn::ExecutionPlan& plan) {
     Descriptor pack = Pack();
-    void* const work = plan.workspace_bytes() > 0 ? workspace : nullptr;
+    void* const work = plan.workspace_bytes > 0 ? workspace : nullptr;
     pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, work);
     EXPECT_TRUE(pack.Finalize().ok());
-    return cudnnBackendExecute(handle.get(), plan.descriptor().get(), pack.get());
+    return cudnnBackendExecute(handle.get(), plan.descriptor.get(), pack.get());
   }
 
   // Of an engine that asks for a workspace.
   std::optional<worker::cudnn::ExecutionPlan> PlanWithWorkspace() {
     for (const EngineConfig& config : Configs()) {
       auto plan = worker::cudnn::ExecutionPlan::Create(*graph, config);
-      if (plan.ok() && plan->workspace_bytes() > 0) return *std::move(plan);
+      if (plan.ok() && plan->workspace_bytes > 0) return *std::move(plan);
     }
     ADD_FAILURE() << "no engine asks for a workspace";
     return std::nullopt;
@@ -325,7 +325,7 @@ INSTANTIATE_TEST_SUITE_P(
 std::string JsonOf(const worker::cudnn::ExecutionPlan& plan) {
   int64_t size = 0;
   std::string json(size_t{1} << 16, '\0');
-  EXPECT_EQ(cudnnBackendGetAttribute(plan.descriptor().get(),
+  EXPECT_EQ(cudnnBackendGetAttribute(plan.descriptor.get(),
                                      CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                                      static_cast<int64_t>(json.size()), &size, json.data()),
             CUDNN_STATUS_SUCCESS);
@@ -468,7 +468,7 @@ TEST(Engines, WhatTheVariantPackHasIsChecked) {
   ASSERT_TRUE(plan.has_value());
   ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
   const auto execute = [&](const Descriptor& pack) {
-    return cudnnBackendExecute(problem.handle.get(), plan->descriptor().get(), pack.get());
+    return cudnnBackendExecute(problem.handle.get(), plan->descriptor.get(), pack.get());
   };
   {
     Descriptor pack = problem.Pack();
@@ -690,7 +690,7 @@ TEST(Faults, BeyondTheWorkspace) {
   Problem problem(kHalf);
   const auto plan = problem.PlanWithWorkspace();
   ASSERT_TRUE(plan.has_value());
-  const char& behind = static_cast<char*>(problem.workspace)[plan->workspace_bytes()];
+  const char& behind = static_cast<char*>(problem.workspace)[plan->workspace_bytes];
   const char before = behind;
   ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);

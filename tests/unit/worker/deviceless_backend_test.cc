@@ -65,15 +65,10 @@ Listing List(BackendProblem* problem, worker::v1::Listing depth = worker::v1::LI
   request.set_graph_api(true);
   request.set_max_candidates(max_candidates);
   Listing listing;
-  const absl::StatusOr<worker::v1::Outcome> end =
-      problem->List(request, deadline, [&listing](const Candidate& candidate) {
-        listing.candidates.push_back(candidate);
-        return true;
-      });
-  EXPECT_TRUE(end.ok()) << end.status();
-  if (end.ok()) {
-    listing.end = *end;
-  }
+  listing.end = problem->List(request, deadline, [&listing](const Candidate& candidate) {
+    listing.candidates.push_back(candidate);
+    return true;
+  });
   return listing;
 }
 
@@ -319,7 +314,7 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
   EXPECT_FALSE(TestBackend()->has_gpu());
   EXPECT_EQ(problem->Prepare(LegacyAlgorithm{1, 0}).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(problem->Run(EngineConfig{1, {}}, RunMode{}).status().code(),
+  EXPECT_EQ(problem->Run(EngineConfig{1, {}}, worker::v1::Measure()).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

@@ -69,7 +69,7 @@ class FakeBackend : public Backend {
   std::string unblocked;
   std::vector<FakeCandidate> candidates;
   std::vector<int64_t> runs;  // engines in the order in which they were run
-  RunMode mode;               // of the last one
+  worker::v1::Measure how;    // of the last one
   std::vector<int64_t> checks;
   worker::v1::OpenProblem listed;                    // the last
   SteadyTime deadline = SteadyTime::InfinitePast();  // of it
@@ -91,9 +91,8 @@ class FakeProblem : public BackendProblem {
   explicit FakeProblem(FakeBackend* backend) : backend_(backend) { ++backend_->open_problems; }
   ~FakeProblem() override { --backend_->open_problems; }
 
-  absl::StatusOr<worker::v1::Outcome> List(const worker::v1::OpenProblem& request,
-                                           SteadyTime deadline,
-                                           const OnListed& on_listed) override {
+  worker::v1::Outcome List(const worker::v1::OpenProblem& request, SteadyTime deadline,
+                           const OnListed& on_listed) override {
     backend_->listed = request;
     backend_->deadline = deadline;
     for (const FakeCandidate& candidate : backend_->candidates) {
@@ -122,8 +121,8 @@ class FakeProblem : public BackendProblem {
     backend_->checks.push_back(std::get<EngineConfig>(id).engine_index);
     return Find(id).checked;
   }
-  absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override {
-    backend_->mode = mode;
+  absl::StatusOr<TimedRun> Run(const CandidateId& id, const worker::v1::Measure& how) override {
+    backend_->how = how;
     FakeCandidate& candidate = Find(id);
     const int64_t engine = std::get<EngineConfig>(id).engine_index;
     backend_->runs.push_back(engine);

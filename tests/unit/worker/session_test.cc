@@ -420,16 +420,16 @@ TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
   Open();
   Prepare({0});
   Measure({0});
-  EXPECT_EQ(backend_.mode.launch, LaunchMode::kEager);
-  EXPECT_EQ(backend_.mode.cache_state, CacheState::kInputHot);
+  EXPECT_EQ(backend_.how.launch(), convtune::v1::LAUNCH_MODE_EAGER);
+  EXPECT_EQ(backend_.how.cache_state(), convtune::v1::CACHE_STATE_INPUT_HOT);
   worker::v1::Request request;
   request.add_indexes(0);
   request.mutable_measure()->set_rounds(1);
   request.mutable_measure()->set_launch(convtune::v1::LAUNCH_MODE_GRAPH_CAPTURE);
   request.mutable_measure()->set_cache_state(convtune::v1::CACHE_STATE_COLD);
   EXPECT_TRUE(Ask(request).back().outcome().ok());
-  EXPECT_EQ(backend_.mode.launch, LaunchMode::kGraphCapture);
-  EXPECT_EQ(backend_.mode.cache_state, CacheState::kCold);
+  EXPECT_EQ(backend_.how.launch(), convtune::v1::LAUNCH_MODE_GRAPH_CAPTURE);
+  EXPECT_EQ(backend_.how.cache_state(), convtune::v1::CACHE_STATE_COLD);
 }
 
 TEST_F(SessionTest, MeasureRefusesNumbersThatItDoesNotKnow) {

@@ -141,7 +141,10 @@ TEST_F(TraceTest, ASampleHasWhatTheTimerSaw) {
   run.gave_up = 1;
   run.stamps = {{{1'000'000, 1000}, {1'100'000, 151'000}}};
   const std::unique_ptr<Trace> trace = Open();
-  trace->PutSample(7, EngineConfig{5, {}}, 3, {LaunchMode::kGraphCapture, CacheState::kCold}, run);
+  worker::v1::Measure how;
+  how.set_launch(convtune::v1::LAUNCH_MODE_GRAPH_CAPTURE);
+  how.set_cache_state(convtune::v1::CACHE_STATE_COLD);
+  trace->PutSample(7, EngineConfig{5, {}}, 3, how, run);
   auto lines = Lines();
   ASSERT_THAT(lines, SizeIs(1));
   auto& line = lines[0];

@@ -30,9 +30,7 @@ TEST(CudnnStatusTest, AMessageHoldsNoTextThatSuccessesLeft) {
   worker::v1::OpenProblem request;
   request.set_listing(worker::v1::LISTING_HEURISTICS);
   request.set_graph_api(true);
-  const auto listed =
-      (*opened)->List(request, SteadyTime::InfiniteFuture(), [](const Candidate&) { return true; });
-  ASSERT_TRUE(listed.ok());
+  (*opened)->List(request, SteadyTime::InfiniteFuture(), [](const Candidate&) { return true; });
   cudnnTensorDescriptor_t tensor = nullptr;
   ASSERT_EQ(cudnnCreateTensorDescriptor(&tensor), CUDNN_STATUS_SUCCESS);
   const int sizes[CUDNN_DIM_MAX + 1] = {};

@@ -54,12 +54,11 @@ TEST_F(StaleErrorsTest, ACaptureThatWorksLaunchesNothing) {
 
 TEST_F(StaleErrorsTest, AFirstFailureOfASampleIsTriedOnceMore) {
   timing::FakeTimedStream stream;
-  timing::Timer timer(&stream);
   timing::TimedWork work;
   work.launch = [this](int) { return Launch("a"); };
   stale_ = absl::InternalError("stale");
   const absl::StatusOr<TimedRun> run =
-      TryTwice([&] { return timer.Time(work); }, clear(), &retried_);
+      TryTwice([&] { return timing::TakeSample(work, &stream); }, clear(), &retried_);
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);
   EXPECT_THAT(calls_, ElementsAre("a", "clear", "a"));

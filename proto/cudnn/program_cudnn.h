@@ -23,7 +23,7 @@ struct LoadedCudnn {
   std::string version;                // "9.20.0"; "8" of an older one; empty: not known
   std::vector<SubLibrary> libraries;  // all that cuDNN names
   std::string mend;  // the command that installs another cuDNN there; empty: none is known
-  // False of a program that would get this one if it opened a cuDNN, and may open none.
+  // False where the program links no cuDNN: this is the one that it would get if it opened one.
   bool linked = true;
 };
 

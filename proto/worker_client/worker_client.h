@@ -144,8 +144,8 @@ class WorkerClient {
   absl::StatusOr<worker::v1::Reply> AwaitStart(uint32_t* lost_step);
   // `why` is what is said of a worker that has not replied by then.
   absl::StatusOr<worker::v1::Reply> Receive(SteadyTime deadline, const std::string& why);
-  // The next reply of a process that may have to load code from a cold disk. `doing` is what
-  // is said of one whose time is over, before the reason.
+  // The next reply of a process that may have to load code from a cold disk. Where its time is
+  // over, the error is `timeout`'s reason with `doing`, such as "hung: ", in front.
   absl::StatusOr<worker::v1::Reply> ReceiveAtWork(StartTimeout* timeout, const std::string& doing);
   // Reads replies to the last one. A request that is not over by the end is left pending.
   // `handle` returns false for a reply that the request cannot have.

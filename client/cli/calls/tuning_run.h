@@ -17,7 +17,7 @@ struct TuningRun {
   std::vector<ProblemRowError> errors;        // rows that the daemon refused
   app::ExitCode code = app::ExitCode::kDone;  // kFailed if one failed or was cancelled
   bool cancelled = false;    // by a signal, by the limits' end, or by somebody else
-  bool out_of_time = false;  // cancelled, after that end
+  bool out_of_time = false;  // cancelled, and the limits' end has passed
 };
 
 struct TuningRunLimits {

@@ -14,7 +14,7 @@ namespace convtune::convtuned {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(2);
-constexpr absl::Duration kRetryOther = absl::Seconds(10);  // where it is not the GPU that fails
+constexpr absl::Duration kRetryOther = absl::Seconds(10);  // where its watch fails, not the GPU
 
 // One GPU's process, and what it says of the GPU.
 class Watch {
@@ -54,6 +54,7 @@ class Watch {
       if (!message.ok()) break;
       if (const std::optional<End> last = Take(*message)) return *last;
     }
+    if (!stop_->cancelled()) SayBlind("its process ended: " + (*process)->Wait().description);
     return End::kFailed;
   }
 
@@ -68,7 +69,8 @@ class Watch {
     int64_t xid = 0;
     if (message == "watching") {
       watching_ = true;
-      if (!std::exchange(watched_, true)) log::Info("$0: the GPU is watched", device_);
+      if (!watched_ || blind_) log::Info("$0: the GPU is watched", device_);
+      watched_ = true;
       blind_ = false;
       if (std::exchange(lost_, false)) health_->NoteBack(device_);
       return std::nullopt;

@@ -468,6 +468,12 @@ def test_run_leaves_the_users_counters_file_his(cli, preload, tmp_path):
     assert line["queries"] == 2 and "1 missed" in result.err
 
 
+def test_run_counts_where_the_folder_of_tmpdir_is_not_there(cli, preload, tmp_path):
+    env = {"TMPDIR": str(tmp_path / "gone")}
+    result = cli(None, env=env)("run", "--snapshot", tmp_path, "--", *preload.command(preload.raw_args(PROBLEM)))
+    assert "1 missed" in result.err, result
+
+
 def test_run_limits_the_workspace(cli, preload, tmp_path):
     problem = Problem(op="bwd_filter")
     command = ("--snapshot", tmp_path, "--", *preload.command(preload.raw_args(problem, ALL)))

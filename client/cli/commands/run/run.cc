@@ -71,12 +71,15 @@ constexpr char kSeparators[] = " :";
 class RunFolder {
  public:
   RunFolder() {
-    const char* chosen = getenv("TMPDIR");
-    std::string pattern = chosen != nullptr && chosen[0] == '/' ? chosen : "/tmp";
-    if (pattern.find_first_of(kSeparators) != std::string::npos) pattern = "/tmp";
-    pattern += "/convtune-run-XXXXXX";
-    if (mkdtemp(pattern.data()) == nullptr) return;
-    path_ = pattern;
+    const char* const chosen = getenv("TMPDIR");
+    for (std::string pattern : {chosen != nullptr ? chosen : "", "/tmp"}) {
+      if (pattern[0] != '/' || pattern.find_first_of(kSeparators) != std::string::npos) continue;
+      pattern += "/convtune-run-XXXXXX";
+      if (mkdtemp(pattern.data()) == nullptr) continue;
+      path_ = pattern;
+      break;
+    }
+    if (path_.empty()) return;
     const int fd = open((path_ + "/counters").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);
     chmod(path_.c_str(), 0755);  // the program may become another user
@@ -89,7 +92,7 @@ class RunFolder {
   std::string counters() const { return path_.empty() ? "" : path_ + "/counters"; }
   // `library`, or a link to it if the dynamic linker could not read its path.
   std::string Reachable(const std::string& library) const {
-    if (library.find_first_of(kSeparators) == std::string::npos) return library;
+    if (path_.empty() || library.find_first_of(kSeparators) == std::string::npos) return library;
     const std::string link = path_ + library.substr(library.rfind('/'));
     std::error_code error;
     std::filesystem::create_symlink(std::filesystem::absolute(library), link, error);

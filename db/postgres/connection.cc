@@ -72,24 +72,14 @@ absl::StatusOr<std::map<std::string, std::string>> ParseConninfo(const std::stri
   return values;
 }
 
-bool HasVariable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value != '\0';
-}
-
-// Encrypted and verified, unless the user says otherwise or stays on the
-// machine.
 void AddDefaults(const Connection::Options& options, std::map<std::string, std::string>* values) {
   const auto set = [values](const std::string& key, const std::string& value) {
     values->emplace(key, value);  // what is there stays
   };
-  const char* const variable = std::getenv("PGHOST");
-  std::string host = values->contains("host") ? values->at("host") : "";
-  if (host.empty() && variable != nullptr) host = variable;
-  const bool tcp = values->contains("hostaddr") || (!host.empty() && host[0] != '/');
-  if (tcp && !HasVariable("PGSSLMODE") && !values->contains("service")) {
-    set("sslmode", "verify-full");
-  }
+  // Encrypted and verified, unless the user says otherwise. On a Unix socket libpq does neither.
+  const char* const variable = std::getenv("PGSSLMODE");
+  const bool says_mode = variable != nullptr && *variable != '\0';
+  if (!says_mode && !values->contains("service")) set("sslmode", "verify-full");
   set("application_name", "convtune-fleet");
   set("connect_timeout",
       absl::StrCat(std::max<int64_t>(2, absl::ToInt64Seconds(options.connect_timeout))));

@@ -98,10 +98,11 @@ def test_an_option_wins_over_its_variable_in_every_verb(fleet):
         assert done.code == 4 and "/nonexistent" in done.err, done
 
 
-def test_over_tcp_the_server_must_prove_who_it_is(fleet):
+@pytest.mark.parametrize("hosts", ["localhost", "/nonexistent,localhost"])
+def test_over_tcp_the_server_must_prove_who_it_is(fleet, hosts):
     """Without a word about it sslmode is verify-full."""
     with socket.create_server(("localhost", 0)) as server:
-        conninfo = f"host=localhost port={server.getsockname()[1]} user=x dbname=x"
+        conninfo = f"host={hosts} port={server.getsockname()[1]} user=x dbname=x"
         running = subprocess.Popen(
             [fleet.binary, "status", "--postgres", conninfo], stderr=subprocess.PIPE, text=True,
             env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},

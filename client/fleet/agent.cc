@@ -22,7 +22,7 @@
 namespace convtune::fleet {
 namespace {
 
-constexpr int kPage = 200;
+constexpr int kPage = 200;  // rows of the outbox, or choices of a release, at a time
 // The pause behind a turn that failed doubles from the first to the second.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
 constexpr absl::Duration kBackoffMost = absl::Seconds(30);
@@ -43,38 +43,23 @@ constexpr absl::Duration kBanTimeout = absl::Seconds(8);
 // A daemon refuses a ban that would expire sooner than a second from when it comes.
 constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
-// INVALID_ARGUMENT: the row breaks a rule. An earlier daemon with a fault may have stored it.
-absl::StatusOr<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
-  const db::bundle::BundleEnvironmentRow environment =
-      db::bundle::FromBundleEnvironment(row.environment());
-  // Nothing is judged by the node's clock.
-  ASSIGN_OR_RETURN(Tuning tuning,
-                   db::bundle::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture()));
-  db::fleet::FleetDelivery delivery;
-  delivery.id = row.id();
-  delivery.environment = environment.environment;
-  delivery.tuning = std::move(tuning);
-  delivery.tuning.provenance = environment.provenance;
-  delivery.relayed = row.relayed();
-  return delivery;
-}
-
-// Delivers these rows. PostgreSQL should refuse none of them; one that it refuses is left out and
-// told to `refuse`, so that it does not hold up the others for ever.
+// Delivers these rows. One that breaks a rule, which an earlier daemon with a fault may have
+// stored, or that PostgreSQL refuses, is left out and told to `refuse`, so that it does not hold up
+// the others for ever.
 absl::Status DeliverAll(
     db::postgres::Connection& postgres, db::fleet::FleetNames& names, int64_t node_id,
-    const std::vector<db::fleet::FleetDelivery>& deliveries,
+    const std::vector<v1::OutboxRow>& rows,
     const std::function<void(const std::string&, const absl::Status&)>& refuse) {
-  if (deliveries.empty()) return absl::OkStatus();
+  if (rows.empty()) return absl::OkStatus();
   const auto is_refusal = [](const absl::Status& status) {
     return absl::IsInvalidArgument(status) || absl::IsInternal(status);
   };
-  absl::Status all = db::fleet::Deliver(postgres, names, node_id, deliveries).status();
+  absl::Status all = db::fleet::Deliver(postgres, names, node_id, rows).status();
   if (!is_refusal(all)) return all;
-  for (const db::fleet::FleetDelivery& delivery : deliveries) {
-    absl::Status one = db::fleet::Deliver(postgres, names, node_id, {delivery}).status();
+  for (const v1::OutboxRow& row : rows) {
+    absl::Status one = db::fleet::Deliver(postgres, names, node_id, {row}).status();
     if (!one.ok() && !is_refusal(one)) return one;
-    if (!one.ok()) refuse(delivery.tuning.key.problem_text, one);
+    if (!one.ok()) refuse(row.tuning().problem_text(), one);
   }
   return absl::OkStatus();
 }
@@ -391,32 +376,27 @@ absl::Status Agent::Push() {
     request.set_max_rows(kPage);
     ASSIGN_OR_RETURN(const v1::ReadOutboxResponse page,
                      daemon_->Call<v1::ReadOutboxResponse>(request));
-    std::vector<db::fleet::FleetDelivery> deliveries;
+    std::vector<v1::OutboxRow> rows;
     v1::AckOutboxRequest ack;
     std::map<std::string, std::vector<std::string>> delivered;
-    const auto refuse = [&ack](const std::string& problem, const absl::Status& why) {
-      ack.add_refused(absl::StrCat(problem, ": ", std::string(why.message())));
-      log::Warn("not delivered: $0", *ack.refused().rbegin());
-    };
     for (const v1::OutboxRow& row : page.rows()) {
       *ack.add_ids() = row.id();
       if (IsSimulated(row.environment().gpu_model())) continue;
-      if (absl::StatusOr<db::fleet::FleetDelivery> delivery = ToDelivery(row); delivery.ok()) {
-        delivered[delivery->tuning.key.environment_text].push_back(
-            delivery->tuning.key.problem_text);
-        deliveries.push_back(*std::move(delivery));
-      } else {
-        refuse(row.tuning().problem_text(), delivery.status());
-      }
+      delivered[row.environment().text()].push_back(row.tuning().problem_text());
+      rows.push_back(row);
     }
-    const int before = ack.refused_size();  // which are not among the deliveries
     for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
-    RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries, refuse));
+    RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, rows,
+                               [&ack](const std::string& problem, const absl::Status& why) {
+                                 ack.add_refused(
+                                     absl::StrCat(problem, ": ", std::string(why.message())));
+                                 log::Warn("not delivered: $0", *ack.refused().rbegin());
+                               }));
     if (ack.ids_size() > 0) {
       RETURN_IF_ERROR(daemon_->Call<v1::AckOutboxResponse>(ack).status());
       waiting_since_ = SteadyTime::InfiniteFuture();
     }
-    counts_.delivered += static_cast<int64_t>(deliveries.size()) - (ack.refused_size() - before);
+    counts_.delivered += std::ssize(rows) - ack.refused_size();
     RETURN_IF_ERROR(Restore(delivered));
     more = page.more();
   }

@@ -46,17 +46,14 @@ absl::Status CheckTimes(const Tuning& tuning, const Environment& environment) {
   return absl::OkStatus();
 }
 
-// INVALID_ARGUMENT names the rule that it breaks: what is kept can be read again.
-absl::Status Check(const FleetDelivery& delivery) {
-  const std::string& environment_text = delivery.tuning.key.environment_text;
-  if (delivery.environment.ToText() != environment_text) {
-    return absl::InvalidArgumentError(absl::StrCat("environment: must be the key's, ",
-                                                   environment_text, ", is ",
-                                                   delivery.environment.ToText()));
-  }
-  return ReadPayload(WritePayload(delivery.tuning), environment_text,
-                     delivery.environment.gpu_model)
-      .status();
+// The tuning, which is judged by no clock of a node, with its environment. INVALID_ARGUMENT names
+// the rule that either breaks.
+absl::StatusOr<TuningRecord> ReadTuning(const v1::Tuning& proto,
+                                        const v1::BundleEnvironment& environment) {
+  const bundle::BundleEnvironmentRow known = bundle::FromBundleEnvironment(environment);
+  ASSIGN_OR_RETURN(Tuning tuning, bundle::FromBundleTuning(proto, known, absl::InfiniteFuture()));
+  RETURN_IF_ERROR(CheckTimes(tuning, known.environment));
+  return TuningRecord{std::move(tuning), known.environment};
 }
 
 absl::StatusOr<int64_t> TakeEpoch(postgres::Connection& postgres, int64_t node_id,
@@ -102,20 +99,19 @@ constexpr char kDelivery[] =
 // The row that the delivery became, with the columns environment_id, problem_id and current; no row
 // where it was here already.
 absl::StatusOr<postgres::Result> Take(postgres::Connection& postgres, int64_t node_id,
-                                      const FleetDelivery& delivery) {
-  const Tuning& tuning = delivery.tuning;
+                                      const v1::OutboxRow& row, const Tuning& tuning) {
   const TuningStanding standing = StandingOf(tuning);
   const std::string payload = WritePayload(tuning);
-  ASSIGN_OR_RETURN(const int64_t ordinal, TakeEpoch(postgres, node_id, delivery.id));
+  ASSIGN_OR_RETURN(const int64_t ordinal, TakeEpoch(postgres, node_id, row.id()));
   postgres::Params params = {tuning.key.environment_text,
                              tuning.key.problem_text,
                              node_id,
                              ordinal,
-                             delivery.id.sequence(),
+                             row.id().sequence(),
                              standing.evidence,
                              standing.full_listing,
                              standing.clean,
-                             delivery.relayed,
+                             row.relayed(),
                              postgres::Bytes{payload}};
   // Of relayed ones every node brings back the same: one is enough. Nothing worse ever takes the
   // place of something better, as on a node.
@@ -156,13 +152,15 @@ absl::StatusOr<postgres::Result> Take(postgres::Connection& postgres, int64_t no
 }  // namespace
 
 absl::StatusOr<int64_t> Deliver(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
-                                const std::vector<FleetDelivery>& deliveries) {
+                                const std::vector<v1::OutboxRow>& rows) {
+  std::vector<Tuning> tunings;
   std::vector<Environment> environments;
   std::vector<std::string> problems;
-  for (const FleetDelivery& delivery : deliveries) {
-    RETURN_IF_ERROR(Check(delivery));
-    environments.push_back(delivery.environment);
-    problems.push_back(delivery.tuning.key.problem_text);
+  for (const v1::OutboxRow& row : rows) {
+    ASSIGN_OR_RETURN(TuningRecord read, ReadTuning(row.tuning(), row.environment()));
+    environments.push_back(std::move(read.environment));
+    problems.push_back(read.tuning.key.problem_text);
+    tunings.push_back(std::move(read.tuning));
   }
   RETURN_IF_ERROR(names.AddEnvironments(environments));
   RETURN_IF_ERROR(names.AddProblems(problems));
@@ -170,8 +168,8 @@ absl::StatusOr<int64_t> Deliver(postgres::Connection& postgres, FleetNames& name
   RETURN_IF_ERROR(postgres.Execute("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE", {node_id}));
   int64_t repeated = 0;
   std::vector<int64_t> pooled_environments, pooled_problems;
-  for (const FleetDelivery& delivery : deliveries) {
-    ASSIGN_OR_RETURN(const postgres::Result taken, Take(postgres, node_id, delivery));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSIGN_OR_RETURN(const postgres::Result taken, Take(postgres, node_id, rows[i], tunings[i]));
     if (taken.empty()) ++repeated;
     if (taken.empty() || !taken[0][2]) continue;
     pooled_environments.push_back(taken[0][0]);
@@ -206,14 +204,11 @@ absl::StatusOr<TuningRecord> ReadPayload(const std::string& payload,
   environment.set_number(1);
   environment.set_text(environment_text);
   environment.set_gpu_model(gpu_model);
-  const bundle::BundleEnvironmentRow known = bundle::FromBundleEnvironment(environment);
   v1::Tuning proto;
   if (!proto.ParseFromString(payload)) {
     return absl::InvalidArgumentError("payload: must be a convtune.v1.Tuning");
   }
-  ASSIGN_OR_RETURN(Tuning tuning, bundle::FromBundleTuning(proto, known, absl::InfiniteFuture()));
-  RETURN_IF_ERROR(CheckTimes(tuning, known.environment));
-  return TuningRecord{std::move(tuning), known.environment};
+  return ReadTuning(proto, environment);
 }
 
 absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration keep) {

@@ -19,24 +19,16 @@
 
 namespace convtune::db::fleet {
 
-// A tuning as a node delivers it.
-struct FleetDelivery {
-  v1::OutboxId id;
-  Tuning tuning;  // without samples
-  Environment environment;
-  bool relayed = false;  // it came from the fleet, which lost it
-};
-
-// Takes the deliveries in one transaction. Each may come again, in any order, alone or
+// Takes rows of the node's outbox in one transaction. Each may come again, in any order, alone or
 // with others. Returns how many were here already. The node's current row of a problem is
 // the one of the best standing, in whatever order they come. Of equals it is one that was
-// measured here rather than relayed, then the newest; see migrations/0001_initial.sql, evidence.
-// INVALID_ARGUMENT: a tuning breaks a rule; nothing was taken.
+// measured there rather than relayed, then the newest; see migrations/0001_initial.sql, evidence.
+// INVALID_ARGUMENT: a tuning breaks a rule, "field: rule"; nothing was taken.
 absl::StatusOr<int64_t> Deliver(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
-                                const std::vector<FleetDelivery>& deliveries);
+                                const std::vector<v1::OutboxRow>& rows);
 
 // The highest sequence that the node delivered in that epoch (0: in any); nullopt: nothing
-// ever. Numbers of one epoch say nothing of another's, where the node lost its disk.
+// ever. Sequences of two epochs do not compare: a node that lost its disk counts from 1 again.
 absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postgres,
                                                      int64_t node_id, int64_t epoch);
 
@@ -60,7 +52,7 @@ struct NodeEvidence {
   Tuning tuning;
   int64_t provenance_id = 0;
   Environment environment;  // with the full GPU model
-  bool relayed = false;     // it was pooled before; see FleetDelivery
+  bool relayed = false;     // it was pooled before; see OutboxRow
   bool deviates = false;    // the node does; see NodeDeviation
 };
 

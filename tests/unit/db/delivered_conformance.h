@@ -123,15 +123,6 @@ TYPED_TEST_P(DeliveredConformance, DeleteCountsWhatWasThere) {
   EXPECT_THAT(this->All(), ::testing::SizeIs(2));
 }
 
-TYPED_TEST_P(DeliveredConformance, RefusesAnEnvironmentThatIsNotTheKeys) {
-  Environment other = SampleEnvironment();
-  other.sm_count = 7;
-  const absl::Status status = this->engine_.Put(ValidSampleTuning(1), other);
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("environment:"));
-  EXPECT_TRUE(this->All().empty());
-}
-
 TYPED_TEST_P(DeliveredConformance, KeepsQuotesAndLongTexts) {
   Tuning tuning = ValidSampleTuning(1);
   tuning.evidence = Evidence::kIncomplete;
@@ -144,7 +135,6 @@ REGISTER_TYPED_TEST_SUITE_P(DeliveredConformance, GivesBackWhatWasPutOverAReopen
                             TheSameAgainIsTheSame, ANewerOneTakesTheOldersPlaceWhole,
                             WhatIsNewerIsNotForAClockToSay, BetterEvidenceTakesThePlaceOfWorse,
                             AnAbsentKeyIsNotFound, ListsByTheBytesOfTheTexts,
-                            DeleteCountsWhatWasThere, RefusesAnEnvironmentThatIsNotTheKeys,
-                            KeepsQuotesAndLongTexts);
+                            DeleteCountsWhatWasThere, KeepsQuotesAndLongTexts);
 
 }  // namespace convtune::db

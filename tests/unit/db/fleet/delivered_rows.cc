@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "db/bundle/bundle_codec.h"
 #include "db/fleet/evidence.h"
 #include "proto/base/status_macros.h"
 
@@ -26,6 +27,19 @@ absl::StatusOr<Tuning> Decode(const postgres::Row& row) {
 }
 
 }  // namespace
+
+std::vector<v1::OutboxRow> OutboxRows(const std::vector<FleetDelivery>& deliveries) {
+  std::vector<v1::OutboxRow> rows;
+  for (const FleetDelivery& delivery : deliveries) {
+    v1::OutboxRow& row = rows.emplace_back();
+    row.mutable_id()->set_epoch(delivery.epoch);
+    row.mutable_id()->set_sequence(delivery.sequence);
+    *row.mutable_environment() =
+        bundle::ToBundleEnvironment(1, delivery.environment, delivery.tuning.provenance);
+    *row.mutable_tuning() = bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false);
+  }
+  return rows;
+}
 
 absl::StatusOr<Tuning> GetDelivered(postgres::Connection& postgres, int64_t node_id,
                                     const TuningKey& key) {

@@ -1,4 +1,4 @@
-// Functions that read and delete one node's deliveries, key by key. Deliveries are
+// Functions that make, read and delete one node's deliveries, key by key. Deliveries are
 // written by db/fleet/evidence.h.
 #pragma once
 
@@ -8,11 +8,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "convtune/v1/fleet_service.pb.h"
 #include "db/fleet/names.h"
 #include "db/postgres/connection.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::fleet {
+
+// A row of a node's outbox.
+struct FleetDelivery {
+  int64_t epoch = 77;
+  int64_t sequence = 0;
+  Tuning tuning;  // its samples are left out
+  Environment environment;
+};
+std::vector<v1::OutboxRow> OutboxRows(const std::vector<FleetDelivery>& deliveries);
 
 // The node's current tuning of the key, without samples and provenance. NOT_FOUND
 // if there is none; DATA_LOSS: the row breaks a rule.

@@ -41,13 +41,8 @@ struct FleetEngine {
     return registered.status();
   }
   absl::Status Put(const Tuning& tuning, const Environment& environment) {
-    FleetDelivery delivery;
-    delivery.id.set_epoch(77);
-    delivery.id.set_sequence(++sequence);
-    delivery.tuning = tuning;
-    for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
-    delivery.environment = environment;
-    return Deliver(*postgres, *names, node, {delivery}).status();
+    return Deliver(*postgres, *names, node, OutboxRows({{77, ++sequence, tuning, environment}}))
+        .status();
   }
   absl::StatusOr<Tuning> Get(const TuningKey& key) { return GetDelivered(*postgres, node, key); }
   absl::Status ForEach(const std::function<void(Tuning)>& visit,

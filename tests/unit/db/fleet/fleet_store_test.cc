@@ -17,6 +17,7 @@
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
 #include "db/fleet/reports.h"
+#include "tests/unit/db/fleet/delivered_rows.h"
 #include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::db::fleet {
@@ -71,19 +72,14 @@ class FleetStoreTest : public ::testing::Test {
   }
 
   static FleetDelivery Delivery(int n, int64_t sequence, int64_t epoch = 77, int version = 0) {
-    FleetDelivery delivery;
-    delivery.id.set_epoch(epoch);
-    delivery.id.set_sequence(sequence);
-    delivery.tuning = ValidSampleTuning(n);
+    FleetDelivery delivery{epoch, sequence, ValidSampleTuning(n), SampleEnvironment()};
     delivery.tuning.elapsed += absl::Seconds(version);
-    for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
-    delivery.environment = SampleEnvironment();
     return delivery;
   }
 
   // Returns how many of them were here already.
   int64_t Take(const std::vector<FleetDelivery>& deliveries) {
-    const auto repeated = Deliver(*postgres_, *names_, node_, deliveries);
+    const auto repeated = Deliver(*postgres_, *names_, node_, OutboxRows(deliveries));
     EXPECT_TRUE(repeated.ok()) << repeated.status();
     return repeated.value_or(-1);
   }
@@ -233,7 +229,7 @@ TEST_F(FleetStoreTest, ATimeThatNoGpuReachesIsRefusedWithItsBound) {
   // The clock of this node counts in other units.
   candidate.median_us = candidate.q1_us = candidate.low_us = candidate.high_us = candidate.q3_us =
       1e-9;
-  const absl::Status refused = Deliver(*postgres_, *names_, node_, {delivery}).status();
+  const absl::Status refused = Deliver(*postgres_, *names_, node_, OutboxRows({delivery})).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr(": must be at least "));
   EXPECT_THAT(std::string(refused.message()), HasSubstr(" SMs at 4000 MHz would take, is 1e-09"));
@@ -559,7 +555,7 @@ TEST_F(SecondMeasurementTest, ADistrustedNodeTakesNothingAndIsNoneOfTheTwo) {
   EXPECT_EQ(Task(), "1 {};");
   EXPECT_THAT(Claim(node_), SizeIs(0));
   const std::vector<FleetTask> others = Claim(other_);
-  ASSERT_TRUE(Deliver(*postgres_, *names_, other_, {Delivery(1, 1)}).ok());
+  ASSERT_TRUE(Deliver(*postgres_, *names_, other_, OutboxRows({Delivery(1, 1)})).ok());
   EXPECT_TRUE(*CompleteTask(*postgres_, others[0]));
   EXPECT_EQ(Task(), absl::StrCat("1 {", other_, "};")) << "it wants a second one that is believed";
   ASSERT_TRUE(DistrustNode(*postgres_, "other-2", "ann", "x").ok());
@@ -575,7 +571,7 @@ TEST_F(SecondMeasurementTest, AForgottenNodeThatIsBackIsOneOfTheTwo) {
       "INSERT INTO nodes (name) VALUES ('node-a') RETURNING node_id");
   ASSERT_TRUE(back.ok()) << back.status();
   const std::vector<FleetTask> taken = Claim(*back);
-  ASSERT_TRUE(Deliver(*postgres_, *names_, *back, {Delivery(1, 9, 78)}).ok());
+  ASSERT_TRUE(Deliver(*postgres_, *names_, *back, OutboxRows({Delivery(1, 9, 78)})).ok());
   EXPECT_TRUE(*CompleteTask(*postgres_, taken[0]));
   EXPECT_EQ(Task(), absl::StrCat("1 {", *back, "};"));
 }
@@ -861,7 +857,7 @@ class TablesMadeAnewTest : public FleetStoreTest {
 
   // Two problems are pooled, and one is queued.
   static void Prepare(postgres::Connection& postgres, FleetNames& names, int64_t node) {
-    ASSERT_TRUE(Deliver(postgres, names, node, {Delivery(1, 1), Delivery(2, 2)}).ok());
+    ASSERT_TRUE(Deliver(postgres, names, node, OutboxRows({Delivery(1, 1), Delivery(2, 2)})).ok());
     ASSERT_TRUE(PoolQueued(postgres, names, 10, TakeFirst).ok());
     ASSERT_TRUE(QueueBatch(postgres, names, Request()).ok());
   }

@@ -75,7 +75,7 @@ class ExportNodesCommand final : public FleetCommand {
     db::bundle::BundleWriter writer([&](std::string_view bytes) { return file->Write(bytes); },
                                     /*with_samples=*/false);
     RETURN_IF_ERROR(db::fleet::ReadNodeTunings(
-        postgres, node, [&](const Tuning& tuning, const Environment& environment) {
+        postgres, node.value, [&](const Tuning& tuning, const Environment& environment) {
           return writer.Add(tuning, environment);
         }));
     RETURN_IF_ERROR(writer.Finish());

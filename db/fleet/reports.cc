@@ -116,22 +116,22 @@ absl::Status ReadReportGroups(
 
 absl::StatusOr<std::vector<Numbered<std::string>>> ListMeasuringNodes(
     postgres::Connection& postgres) {
-  // Of a node that was forgotten and came back, the later one.
   return ReadTexts(postgres,
-                   "SELECT DISTINCT ON (name) node_id, name FROM nodes WHERE node_id IN (SELECT "
-                   "node_id FROM evidence WHERE current) ORDER BY name, node_id DESC");
+                   "SELECT MAX(node_id), name FROM nodes WHERE node_id IN (SELECT node_id FROM "
+                   "evidence WHERE current AND NOT relayed) GROUP BY name ORDER BY name");
 }
 
 absl::Status ReadNodeTunings(
-    postgres::Connection& postgres, const Numbered<std::string>& node,
+    postgres::Connection& postgres, const std::string& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take) {
   return postgres.Pages(
-      absl::StrCat("SELECT ", kProvenance,
+      absl::StrCat("SELECT DISTINCT ON (v.text COLLATE \"C\", q.text COLLATE \"C\") ", kProvenance,
                    ", e.payload, v.text, v.gpu_model FROM evidence e JOIN environments v USING "
                    "(environment_id) JOIN problems q USING (problem_id) JOIN provenances p USING "
-                   "(provenance_id) JOIN nodes n ON n.node_id = e.node_id WHERE e.node_id = $1 AND "
-                   "e.current ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\""),
-      {node.id}, kNodePage, [&](const postgres::Result& rows) -> absl::Status {
+                   "(provenance_id) JOIN nodes n ON n.node_id = e.node_id WHERE n.name = $1 AND "
+                   "e.current AND NOT e.relayed ORDER BY v.text COLLATE \"C\", q.text COLLATE "
+                   "\"C\", e.node_id DESC"),
+      {node}, kNodePage, [&](const postgres::Result& rows) -> absl::Status {
         for (const postgres::Row row : rows) {
           absl::StatusOr<TuningRecord> stored = ReadPayload(row[7], row[8], row[9]);
           if (!stored.ok()) continue;

@@ -62,15 +62,17 @@ absl::Status ReadReportGroups(
     postgres::Connection& postgres, const ReportSelection& selection,
     const std::function<absl::Status(int64_t, int64_t, std::string_view)>& take);
 
-// Names of nodes with current evidence, in order.
+// Names of nodes that have measured anything themselves, in order, each with the newest number of
+// the name.
 absl::StatusOr<std::vector<Numbered<std::string>>> ListMeasuringNodes(
     postgres::Connection& postgres);
 
-// Within a transaction: calls `take` with each current tuning of the node, ordered by (environment
-// text, problem text) as a bundle has them; its provenance names the node. Rows that break a rule
-// are left out. An error of `take` ends it.
+// Within a transaction: calls `take` with each current tuning that a node of that name measured
+// itself, ordered by (environment text, problem text) as a bundle has them; its provenance names
+// the node. Where a forgotten node of the name measured the same problem, the later node's counts.
+// Rows that break a rule are left out. An error of `take` ends it.
 absl::Status ReadNodeTunings(
-    postgres::Connection& postgres, const Numbered<std::string>& node,
+    postgres::Connection& postgres, const std::string& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take);
 
 }  // namespace convtune::db::fleet

@@ -838,6 +838,39 @@ TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
   EXPECT_THAT(read({{environment + 1}, {}}), SizeIs(0));
 }
 
+TEST_F(FleetStoreTest, ANodesTuningsAreAllThatANodeOfItsNameMeasuredItself) {
+  Take({Delivery(1, 1), Delivery(2, 2)});
+  ASSERT_TRUE(postgres_->Execute("UPDATE nodes SET last_seen = now() - interval '1 day'").ok());
+  ASSERT_TRUE(ForgetNode(*postgres_, "node-a").ok());
+  node_ = *postgres_->QueryValue<int64_t>(
+      "INSERT INTO nodes (name) VALUES ('node-a') RETURNING node_id");
+  Take({Delivery(2, 1, 78, 5), Delivery(3, 2, 78)});
+  std::vector<v1::OutboxRow> relayed = OutboxRows({Delivery(4, 3, 78)});
+  relayed[0].set_relayed(true);
+  ASSERT_TRUE(Deliver(*postgres_, *names_, node_, relayed).ok());
+  ASSERT_TRUE(
+      postgres_->Execute("INSERT INTO nodes (name) VALUES ('node-b') RETURNING node_id").ok());
+  const auto nodes = ListMeasuringNodes(*postgres_);
+  ASSERT_TRUE(nodes.ok()) << nodes.status();
+  ASSERT_THAT(*nodes, SizeIs(1));
+  EXPECT_EQ(nodes->front().value, "node-a");
+  EXPECT_EQ(nodes->front().id, node_);
+  const auto transaction = postgres::Transaction::BeginRead(*postgres_);
+  std::vector<std::string> read;
+  const absl::Status status =
+      ReadNodeTunings(*postgres_, "node-a", [&](const Tuning& tuning, const Environment&) {
+        read.push_back(tuning.key.problem_text);
+        const int n = static_cast<int>(std::ssize(read));
+        EXPECT_EQ(tuning.provenance.node, "node-a");
+        EXPECT_EQ(tuning.elapsed, Delivery(n, 0, 0, n == 2 ? 5 : 0).tuning.elapsed) << n;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(read, ElementsAre(ValidSampleTuning(1).key.problem_text,
+                                ValidSampleTuning(2).key.problem_text,
+                                ValidSampleTuning(3).key.problem_text));
+}
+
 // The tables are made anew under a program's feet, and its numbers are others' now.
 class TablesMadeAnewTest : public FleetStoreTest {
  protected:

@@ -1,23 +1,19 @@
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "client/cli/commands/report.h"
 #include "client/cli/output/progress.h"
 #include "client/fleet/commands.h"
 #include "client/report/report_group.h"
 #include "db/fleet/reports.h"
-#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::fleet {
 namespace {
 
-constexpr absl::Duration kShowEvery = absl::Milliseconds(100);
 constexpr int64_t kMostWanted = 1000;
 
 // Keeps an environment or problem that the filter takes: `id` is its number in the database,
@@ -29,10 +25,9 @@ void Select(int64_t id, int number, std::map<int64_t, int>* numbers, std::vector
 }
 
 // Adds the current measurements of all nodes, their counters and their misses, as of one
-// moment. Leaves out evidence that is not pooled yet. Calls `progress` with the number of rows
-// that are read and the number of all rows.
-absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* data,
-                      const std::function<void(int64_t, int64_t)>& progress) {
+// moment. Leaves out evidence that is not pooled yet.
+absl::Status AddFleet(cli::app::Context& context, db::postgres::Connection& postgres,
+                      report::ReportData* data) {
   ASSIGN_OR_RETURN(db::postgres::Transaction transaction,
                    db::postgres::Transaction::BeginRead(postgres));
   std::vector<int> places;  // the data's, by their numbers in the database
@@ -60,17 +55,15 @@ absl::Status AddFleet(db::postgres::Connection& postgres, report::ReportData* da
     // The database need not look up a number in a list of all.
     if (environments.size() == pooled_environments.size()) wanted.environments.clear();
     if (problems.size() == pooled_problems.size()) wanted.problems.clear();
-    ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportRows(postgres, wanted));
+    ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportBytes(postgres, wanted));
     int64_t done = 0;
+    cli::output::ProgressBar bar(context.io());
     RETURN_IF_ERROR(db::fleet::ReadReportGroups(
-        postgres, wanted,
-        [&](int64_t environment, int64_t problem, std::string_view group) -> absl::Status {
-          ASSIGN_OR_RETURN(const int64_t rows,
-                           report::AddGroup(group, environments.at(environment),
-                                            problems.at(problem), places, data));
-          done += rows;
-          progress(done, total);
-          return absl::OkStatus();
+        postgres, wanted, [&](int64_t environment, int64_t problem, std::string_view group) {
+          done += std::ssize(group);
+          bar.ShowBytes("reading", done, total);
+          return report::AddGroup(group, environments.at(environment), problems.at(problem), places,
+                                  data);
         }));
   }
   ASSIGN_OR_RETURN(const auto lookups_and_hits, db::fleet::SumLookups(postgres));
@@ -97,15 +90,7 @@ class FleetReportCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(context, *postgres));
     report::ReportData data(output_.Filter());
-    {
-      cli::output::ProgressBar bar(context.io());
-      SteadyTime next = SteadyTime::Now() + kShowEvery;
-      RETURN_IF_ERROR(AddFleet(*postgres, &data, [&](int64_t done, int64_t total) {
-        if (SteadyTime::Now() < next) return;
-        bar.Show(absl::StrFormat("reading  %d of %d rows", done, total));
-        next = SteadyTime::Now() + kShowEvery;
-      }));
-    }
+    RETURN_IF_ERROR(AddFleet(context, *postgres, &data));
     RETURN_IF_ERROR(output_.Write(std::move(data), context));
     return cli::app::ExitCode::kDone;
   }

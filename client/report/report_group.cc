@@ -149,8 +149,8 @@ std::string PackGroup(const std::vector<GroupTuning>& tunings, const Environment
   return bytes;
 }
 
-absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int problem,
-                                 const std::vector<int>& places, ReportData* data) {
+absl::Status AddGroup(std::string_view bytes, int environment, int problem,
+                      const std::vector<int>& places, ReportData* data) {
   const auto damaged = absl::DataLossError("report_rows: bytes that this program did not make");
   CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                       static_cast<int>(bytes.size()));
@@ -180,8 +180,7 @@ absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int pr
     if (!ReadRow(places, candidates, choices, &in, &row)) return damaged;
     rows.push_back(std::move(row));
   }
-  if (static_cast<size_t>(in.CurrentPosition()) != bytes.size()) return damaged;
-  return static_cast<int64_t>(count);
+  return static_cast<size_t>(in.CurrentPosition()) == bytes.size() ? absl::OkStatus() : damaged;
 }
 
 }  // namespace convtune::report

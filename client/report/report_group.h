@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "client/report/report_data.h"
 
 namespace convtune::report {
@@ -27,9 +27,9 @@ struct GroupTuning {
 std::string PackGroup(const std::vector<GroupTuning>& tunings, const Environment& environment);
 
 // Adds the rows that PackGroup packed. `places[n]` is the data's number of the place that
-// GroupTuning calls n; -1: it is not known. Returns how many rows there were. DATA_LOSS: the bytes
-// are not what PackGroup makes, or a place is not known; some rows may have been added.
-absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int problem,
-                                 const std::vector<int>& places, ReportData* data);
+// GroupTuning calls n; -1: it is not known. DATA_LOSS: the bytes are not what PackGroup makes, or a
+// place is not known; some rows may have been added.
+absl::Status AddGroup(std::string_view bytes, int environment, int problem,
+                      const std::vector<int>& places, ReportData* data);
 
 }  // namespace convtune::report

@@ -92,10 +92,10 @@ absl::StatusOr<std::vector<Numbered<std::string>>> ListPooledProblems(
                    "FROM pooled) ORDER BY text");
 }
 
-absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
-                                        const ReportSelection& selection) {
+absl::StatusOr<int64_t> CountReportBytes(postgres::Connection& postgres,
+                                         const ReportSelection& selection) {
   return postgres.QueryValue<int64_t>(
-      absl::StrCat("SELECT COALESCE(SUM(node_count), 0)::bigint FROM pooled WHERE ", kSelected),
+      absl::StrCat("SELECT COALESCE(SUM(length(report_rows)), 0) FROM pooled WHERE ", kSelected),
       {selection.environments, selection.problems});
 }
 

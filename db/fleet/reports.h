@@ -52,9 +52,9 @@ struct ReportSelection {
   std::vector<int64_t> environments;
   std::vector<int64_t> problems;
 };
-// The number of all rows of the selected groups; a group is the rows of one pooled tuning.
-absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres,
-                                        const ReportSelection& selection);
+// How long the selected groups are together; a group is the rows of one pooled tuning.
+absl::StatusOr<int64_t> CountReportBytes(postgres::Connection& postgres,
+                                         const ReportSelection& selection);
 // Within a transaction: calls `take` with the numbers of the environment and the problem of each
 // selected group, in their order, and with its rows as PooledTuning::report_rows has them, which
 // are valid until it returns. An error of `take` ends it.

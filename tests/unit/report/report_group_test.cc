@@ -40,10 +40,9 @@ Both FleetBothWays(const FleetOptions& fleet_options, std::string* bytes_of_firs
     const Environment& environment = environments.at(key.first);
     const std::string bytes = PackGroup(group, environment);
     if (bytes_of_first != nullptr && bytes_of_first->empty()) *bytes_of_first = bytes;
-    const auto rows = AddGroup(bytes, both.bytes.AddEnvironment(key.first, environment),
-                               both.bytes.AddProblem(key.second), places, &both.bytes);
-    EXPECT_TRUE(rows.ok()) << rows.status();
-    EXPECT_EQ(rows.value_or(-1), static_cast<int64_t>(tunings.size()));
+    const absl::Status added = AddGroup(bytes, both.bytes.AddEnvironment(key.first, environment),
+                                        both.bytes.AddProblem(key.second), places, &both.bytes);
+    EXPECT_TRUE(added.ok()) << added;
   }
   return both;
 }
@@ -120,7 +119,7 @@ TEST(ReportGroup, WhatItDidNotMakeIsRefused) {
   ASSERT_GT(bytes.size(), 50U);
   const auto status = [](const std::string& damaged, std::vector<int> places) {
     ReportData data;
-    return AddGroup(damaged, 0, 0, places, &data).status().code();
+    return AddGroup(damaged, 0, 0, places, &data).code();
   };
   const std::vector<int> known(8, 0);
   EXPECT_EQ(status(bytes, known), absl::StatusCode::kOk);

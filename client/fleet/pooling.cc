@@ -171,17 +171,16 @@ std::vector<const db::fleet::NodeEvidence*> Best(
   for (const db::fleet::NodeEvidence& each : evidence) {
     best_standing = std::max(best_standing, StandingOf(each.tuning));
   }
+  std::vector<const db::fleet::NodeEvidence*> best;
   std::map<CacheState, int> states;
   for (const db::fleet::NodeEvidence& each : evidence) {
-    if (StandingOf(each.tuning) == best_standing) ++states[each.tuning.cache_state];
+    if (StandingOf(each.tuning) != best_standing) continue;
+    best.push_back(&each);
+    ++states[each.tuning.cache_state];
   }
-  const CacheState state = MostCounted(states);
-  std::vector<const db::fleet::NodeEvidence*> best;
-  for (const db::fleet::NodeEvidence& each : evidence) {
-    if (StandingOf(each.tuning) == best_standing && each.tuning.cache_state == state) {
-      best.push_back(&each);
-    }
-  }
+  std::erase_if(best, [state = MostCounted(states)](const auto* one) {
+    return one->tuning.cache_state != state;
+  });
   if (const std::optional<CandidateId> stock = CommonStock(best)) {
     std::erase_if(best, [&](const auto* one) { return !FindTimed(one->tuning, *stock); });
   }
@@ -256,14 +255,11 @@ db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>&
     pooled.tuning.rounds = std::max(pooled.tuning.rounds, one->tuning.rounds);
     pooled.tuning.elapsed = std::max(pooled.tuning.elapsed, one->tuning.elapsed);
   }
-  for (const db::fleet::NodeEvidence& each : evidence) {
-    pooled.tuning.tune_time = &each == &evidence.front()
-                                  ? each.receive_time
-                                  : std::max(pooled.tuning.tune_time, each.receive_time);
-  }
   CountVoices(best, stock, &pooled);
+  pooled.tuning.tune_time = evidence.front().receive_time;
   std::vector<report::GroupTuning> group;
   for (const db::fleet::NodeEvidence& each : evidence) {
+    pooled.tuning.tune_time = std::max(pooled.tuning.tune_time, each.receive_time);
     group.push_back({each.provenance_id, &each.tuning});
   }
   pooled.report_rows = report::PackGroup(group, evidence.front().environment);

@@ -143,16 +143,12 @@ absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, i
 absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted) {
   std::vector<std::string> texts, problems;
-  std::vector<Environment> environments;
   std::vector<int64_t> misses;
   for (const WantedProblem& each : wanted) {
-    ASSIGN_OR_RETURN(Environment environment, Environment::Parse(each.key.environment_text));
-    environments.push_back(std::move(environment));
     texts.push_back(each.key.environment_text);
     problems.push_back(each.key.problem_text);
     misses.push_back(each.misses);
   }
-  RETURN_IF_ERROR(names.AddEnvironments(environments));
   RETURN_IF_ERROR(names.AddProblems(problems));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(postgres.Execute("DELETE FROM wanted WHERE node_id = $1", {node_id}));

@@ -104,7 +104,8 @@ absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::
 // does not know the node any more, or is another.
 absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat);
-// Replaces what the node wanted before. Of a key that comes twice the first counts.
+// Replaces what the node wanted before, in environments that have rows already. Of a key that comes
+// twice the first counts.
 absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted);
 // The release of the node's last heartbeat; 0: none.

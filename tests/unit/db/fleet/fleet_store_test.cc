@@ -608,6 +608,7 @@ TEST_F(FleetStoreTest, AProblemThatIsWantedTwiceIsWrittenOnce) {
   wanted.misses = 5;
   WantedProblem again = wanted;
   again.misses = 7;
+  ASSERT_TRUE(names_->AddEnvironments({SampleEnvironment()}).ok());
   const absl::Status written = WriteWanted(*postgres_, *names_, node_, {wanted, again});
   EXPECT_TRUE(written.ok()) << written;
   EXPECT_EQ(Text("SELECT misses FROM wanted"), "5;");

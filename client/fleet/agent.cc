@@ -132,7 +132,7 @@ void Agent::Run() {
       if (notified.value_or(false)) announced_ = true;
       continue;
     }
-    // Good is a connection to the fleet that the node registered with.
+    // Whether it works, and leads to the fleet that the node registered with.
     const bool is_good =
         postgres_ != nullptr && !absl::IsAborted(names_->CheckFleet()) && postgres_->ok();
     const bool lost = postgres_ != nullptr ? !is_good : was_connected;
@@ -305,11 +305,11 @@ absl::Status Agent::ReadPlaces() {
     // The fleet is one of cards: it neither asks nor gives a simulated GPU anything.
     if (environment.simulated()) continue;
     environment.gpu_model = proto.gpu_model();
-    Place place{proto.name(), environment, proto.provenance().driver_version(), {}};
+    Place place{environment, proto.provenance().driver_version(), {}};
     for (const v1::Device& device : devices.devices()) {
-      if (device.environment() != proto.name() && device.environment() != proto.text()) continue;
-      place.name = device.environment();
-      place.devices.push_back(device.name());
+      const bool has_it =
+          device.environment() == proto.name() || device.environment() == proto.text();
+      if (has_it) place.devices.push_back(device.name());
     }
     places.emplace(environment.ToText(), std::move(place));
     known.push_back(std::move(environment));
@@ -349,17 +349,15 @@ absl::Status Agent::Heartbeat() {
 absl::Status Agent::Wanted() {
   v1::ListWantedRequest request;
   request.set_max_problems(1000);
-  const absl::StatusOr<v1::ListWantedResponse> response =
-      daemon_->CallPages<v1::ListWantedResponse>(request, request.max_problems());
-  // A daemon without releases serves programs nothing, and misses nothing.
-  if (absl::IsUnimplemented(response.status())) return absl::OkStatus();
-  RETURN_IF_ERROR(response.status());
+  ASSIGN_OR_RETURN(const v1::ListWantedResponse response,
+                   daemon_->CallPages<v1::ListWantedResponse>(request, request.max_problems()));
   std::vector<WantedProblem> wanted;
-  for (const v1::WantedProblem& proto : response->wanted()) {
+  for (const v1::WantedProblem& proto : response.wanted()) {
     for (const auto& [text, place] : places_) {
       // Several environments may have one name; an earlier daemon says nothing else.
-      const bool here = proto.environment_text().empty() ? place.name == proto.environment()
-                                                         : text == proto.environment_text();
+      const bool here = proto.environment_text().empty()
+                            ? place.environment.Name() == proto.environment()
+                            : text == proto.environment_text();
       if (!here) continue;
       WantedProblem each;
       each.key = {proto.problem_text(), text};
@@ -432,15 +430,16 @@ absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
   return response.deferred_size();
 }
 
-absl::StatusOr<v1::Tuning> Agent::ReadTuning(const Place& place, const std::string& problem_text) {
+absl::StatusOr<v1::Tuning> Agent::ReadTuning(const std::string& environment_text,
+                                             const std::string& problem_text) {
   v1::GetTuningRequest request;
-  request.set_environment(place.name);
+  request.set_environment(environment_text);
   request.mutable_problem()->set_text(problem_text);
   return daemon_->Call<v1::Tuning>(request);
 }
 
-absl::StatusOr<std::string> Agent::WhyVoid(const Place& place, const db::fleet::FleetPin& pin) {
-  const absl::StatusOr<v1::Tuning> here = ReadTuning(place, pin.problem_text);
+absl::StatusOr<std::string> Agent::WhyVoid(const db::fleet::FleetPin& pin) {
+  const absl::StatusOr<v1::Tuning> here = ReadTuning(pin.environment_text, pin.problem_text);
   if (absl::IsNotFound(here.status())) return "the problem has no tuning here";
   RETURN_IF_ERROR(here.status());
   for (const v1::BannedCandidate& banned : here->banned()) {
@@ -454,16 +453,17 @@ absl::StatusOr<std::string> Agent::WhyVoid(const Place& place, const db::fleet::
   return listed ? "" : absl::StrCat("candidate: ", pin.candidate, " is not in the tuning any more");
 }
 
-absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text) {
-  const absl::StatusOr<v1::Tuning> here = ReadTuning(place, problem_text);
+absl::Status Agent::Withdraw(const db::fleet::ReleasedTuning& withdrawn) {
+  const absl::StatusOr<v1::Tuning> here =
+      ReadTuning(withdrawn.environment_text, withdrawn.problem_text);
   if (absl::IsNotFound(here.status())) return absl::OkStatus();
   RETURN_IF_ERROR(here.status());
   // A tuning that the node measured is its own. A daemon that knows only_from_fleet looks
   // at it again: another tuning may have been committed meanwhile.
   if (here->origin() != v1::ORIGIN_FLEET) return absl::OkStatus();
   v1::DeleteTuningRequest gone;
-  gone.set_environment(place.name);
-  gone.add_problems()->set_text(problem_text);
+  gone.set_environment(withdrawn.environment_text);
+  gone.add_problems()->set_text(withdrawn.problem_text);
   gone.set_only_from_fleet(true);
   const absl::Status deleted = daemon_->Call<v1::DeleteTuningResponse>(gone).status();
   return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
@@ -485,7 +485,7 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning
     const auto place = places_.find(tuning.environment_text);
     if (place == places_.end()) continue;
     if (tuning.payload.empty()) {
-      RETURN_IF_ERROR(Withdraw(place->second, tuning.problem_text));
+      RETURN_IF_ERROR(Withdraw(tuning));
       continue;
     }
     v1::Tuning proto;
@@ -640,7 +640,7 @@ absl::Status Agent::Compare() {
     ASSIGN_OR_RETURN(std::set<std::string> released,
                      db::fleet::ReadReleaseProblems(*postgres_, text, state_.release()));
     v1::ListTuningsRequest request;
-    request.set_environment(place.name);
+    request.set_environment(text);
     request.set_page_size(1000);
     do {
       ASSIGN_OR_RETURN(const v1::ListTuningsResponse page,
@@ -701,7 +701,8 @@ absl::Status Agent::FollowPins() {
     const std::string reason(CutUtf8(
         absl::StrCat("fleet pin ", pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason));
     auto found = kept.find({pin.environment_text, pin.problem_text});
-    if (found == kept.end()) found = kept.find({place->second.name, pin.problem_text});
+    const std::string name_alone = place->second.environment.Name();
+    if (found == kept.end()) found = kept.find({name_alone, pin.problem_text});
     if (found != kept.end()) {
       // The numbers of a fleet that was restored mean something else.
       const v1::PinRecord& held = *found->second;
@@ -709,7 +710,7 @@ absl::Status Agent::FollowPins() {
                         held.reason() == reason;
       if (same) {
         // A tuning that cannot be read keeps no other pin from being made or ended.
-        const absl::StatusOr<std::string> why = WhyVoid(place->second, pin);
+        const absl::StatusOr<std::string> why = WhyVoid(pin);
         status.Update(why.status());
         if (why.ok() && !why->empty()) heartbeat_.pins.Add(name + *why);
         kept.erase(found);
@@ -717,7 +718,7 @@ absl::Status Agent::FollowPins() {
       }
     }
     v1::PinRequest request;
-    request.set_environment(place->second.name);
+    request.set_environment(pin.environment_text);
     request.mutable_problem()->set_text(pin.problem_text);
     request.set_candidate(pin.candidate);
     request.set_reason(reason);
@@ -902,10 +903,8 @@ absl::Status Agent::ClaimMore() {
 }
 
 absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
-  const auto place = places_.find(task.environment_text);
-  if (place == places_.end()) return db::fleet::ReturnTask(*postgres_, task).status();
   v1::CreateTuningJobRequest request;
-  request.set_environment(place->second.name);
+  request.set_environment(task.environment_text);
   request.add_problems()->set_text(task.problem_text);
   request.set_priority(v1::PRIORITY_BACKGROUND);
   request.set_force(task.force);
@@ -946,7 +945,8 @@ absl::Status Agent::Upkeep() {
     ASSIGN_OR_RETURN(
         const int64_t queued,
         db::fleet::QueueVerification(*postgres_, *names_, place.environment, place.driver_version));
-    if (queued > 0) log::Info("$0 problems of $1 are to be verified", queued, place.name);
+    if (queued == 0) continue;
+    log::Info("$0 problems of $1 are to be verified", queued, place.environment.Name());
   }
   verified_ = here;
   next_upkeep_ = SteadyTime::Now() + kUpkeepEvery;

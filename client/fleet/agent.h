@@ -56,9 +56,10 @@ class Agent {
     // Public keys (32 bytes each), one of which must have signed each decision; empty: decisions
     // need no signature.
     std::vector<std::string> trusted = {};
-    absl::Duration lease = absl::Seconds(60);    // of a task
-    absl::Duration refresh = absl::Seconds(10);  // heartbeat, and all that is announced
-    const Clock* clock = nullptr;                // outlives it
+    absl::Duration lease = absl::Seconds(60);  // of a task
+    // How often the node writes a heartbeat, and looks for all that PostgreSQL announces at once.
+    absl::Duration refresh = absl::Seconds(10);
+    const Clock* clock = nullptr;  // outlives it
     // Asked wherever the agent waits, at least every half minute.
     std::function<bool()> stop;
     // True once: what is kept in files is to be read anew.
@@ -81,11 +82,9 @@ class Agent {
   std::vector<Metric> Metrics() const;
 
  private:
-  // An environment that a device of the node has.
+  // An environment that a device of the node has. The daemon is asked by its text, since devices
+  // of several cuDNN may have one name.
   struct Place {
-    // By which the daemon is asked: the environment's name, or its text where devices of several
-    // cuDNN have that name.
-    std::string name;
     Environment environment;
     std::string driver_version;
     std::vector<std::string> devices;  // their names
@@ -143,10 +142,11 @@ class Agent {
   // deliver a tuning of its own of that problem first. A problem whose choice was withdrawn loses
   // the fleet's tuning.
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
-  absl::Status Withdraw(const Place& place, const std::string& problem_text);
-  absl::StatusOr<v1::Tuning> ReadTuning(const Place& place, const std::string& problem_text);
+  absl::Status Withdraw(const db::fleet::ReleasedTuning& withdrawn);
+  absl::StatusOr<v1::Tuning> ReadTuning(const std::string& environment_text,
+                                        const std::string& problem_text);
   // Why a pin that the daemon has is no answer, a ban that came later say; "": it is.
-  absl::StatusOr<std::string> WhyVoid(const Place& place, const db::fleet::FleetPin& pin);
+  absl::StatusOr<std::string> WhyVoid(const db::fleet::FleetPin& pin);
   // A request of Apply. Returns as that.
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
   // Puts the node's tunings into the outbox where the fleet does not have all that
@@ -194,11 +194,11 @@ class Agent {
   std::vector<RunningTask> running_;
   SteadyTime next_refresh_ = SteadyTime::InfinitePast();
   SteadyTime next_claim_ = SteadyTime::InfinitePast();
-  bool announced_ = true;
+  bool announced_ = true;  // there may be decisions that the node does not follow yet
   absl::Duration backoff_;
   SteadyTime waiting_since_ = SteadyTime::InfiniteFuture();  // that something is in the outbox
   SteadyTime next_upkeep_ = SteadyTime::InfinitePast();
-  std::string verified_;  // environments and drivers that were looked at last
+  std::string verified_;  // environments and drivers at the last Upkeep
   Counts counts_;
   absl::Time last_exchange_ = absl::InfinitePast();  // when PostgreSQL answered last
   mutable Mutex metrics_mutex_;

@@ -64,11 +64,11 @@ struct PooledTuning {
   // Numbers of nodes. The voices measured the problem themselves, with the best standing.
   std::vector<int64_t> voices;
   std::vector<int64_t> left_out;  // of the voices, those that deviate
-  // Of the voices, those that measured a ratio of two times that differs from that of all voices
-  // together: of the winner's, or of their own winner's, to the stock choice's.
+  // Of the voices, those that measured another speed-up over the stock choice than all voices
+  // together: of the candidate that wins among all, or of the node's own winner.
   std::vector<int64_t> dissenters;
-  // How many find the winner the best within noise, without those that are left out; at least 1
-  // where not all are.
+  // How many of those that are not left out find the winner the best within noise; 0 only where
+  // all are left out, or no candidate won.
   int64_t agreeing = 0;
 };
 
@@ -79,7 +79,7 @@ struct NodeDeviation {
   std::string environment;  // its name
   std::string node;
   int64_t dissents = 0;
-  int64_t shared = 0;  // problems that it measured, and in which two nodes do not dissent
+  int64_t shared = 0;  // problems that it measured, and on which at least two nodes agree
 };
 // A node that dissents in more than half of at least so many problems deviates: its evidence is
 // left out wherever another's is as good.

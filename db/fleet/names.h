@@ -11,11 +11,12 @@
 
 namespace convtune::db::fleet {
 
-// In SQL, of the row of `fleet`: another wherever the tables were made anew, or restored.
+// In SQL, of the row of `fleet`: names these tables, and no others. It changes where they are made
+// anew or restored.
 inline constexpr char kFleetIdSql[] = "fleet_id || ' ' || fleet.tableoid";
 
-// In SQL, a relation of a WITH: environments and how many nodes one choice there takes. One of more
-// than three nodes that tune wants two, so that no GPU decides for the others alone.
+// In SQL, a relation of a WITH: how many nodes must agree on a choice in each environment. Where
+// more than three nodes tune these are two, so that no GPU decides for the others alone.
 inline constexpr char kNodesWantedSql[] =
     "wanting AS (SELECT environment_id, CASE WHEN COUNT(DISTINCT node_id) > 3 THEN 2 ELSE 1 END AS "
     "nodes FROM node_devices WHERE current AND tunes GROUP BY environment_id)";

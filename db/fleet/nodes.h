@@ -42,8 +42,9 @@ struct NodeDevice {
 // The pins, or the bans, of the fleet that a node does not follow.
 struct Unapplied {
   int64_t count = 0;
-  std::string error;    // why the node does not follow the first of them
-  int64_t refused = 0;  // of `count`: FleetPin::error, FleetBan::error. No column has it
+  std::string error;  // why the node does not follow the first of them
+  // Of `count`, those with a FleetPin::error or FleetBan::error. Not in a heartbeat: for metrics.
+  int64_t refused = 0;
 
   void Add(const std::string& why) {
     if (count++ == 0) error = why;

@@ -178,8 +178,8 @@ absl::Status QueueUnpooled(postgres::Connection& postgres) {
 }
 
 absl::StatusOr<std::vector<NodeDeviation>> ListDeviating(postgres::Connection& postgres) {
-  // Where no two agree nobody knows which one is wrong. That does not ask `agreeing`, which has not
-  // those that are left out: they would deviate no more, and count again.
+  // Where no two voices agree nobody knows which one is wrong. `agreeing` does not count nodes that
+  // are left out, so by it a node would deviate no more as soon as it is left out, and count again.
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query("SELECT s.*, e.name, n.name FROM (SELECT environment_id, v AS node_id, "

@@ -45,7 +45,7 @@ absl::Status EndUntakeable(postgres::Connection& postgres,
       {environments});
 }
 
-// The task's lease, of $1 to $3.
+// The condition that a task is $1, and is leased under the token $2, in the fleet $3.
 std::string LeaseSql() {
   return absl::StrCat(
       "task_id = $1 AND lease_token = $2 AND state = 2 AND "
@@ -300,9 +300,9 @@ absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& 
 }
 
 absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task) {
-  // A verification asks what nodes measure now, a tuning also what they measured before. What is
-  // worse than another's (its GPU was not the node's own), or a deviating node's, does not count
-  // either, and with no node left to ask there is nothing to wait for.
+  // The rows are the evidence that counts: of a verification what nodes measured for this task, of
+  // a tuning also what others measured before. Evidence of a deviating node does not count, nor
+  // (below) what is worse than another node's, whose GPU was busy, say.
   ASSIGN_OR_RETURN(
       const postgres::Result rows,
       postgres.Query(
@@ -320,11 +320,11 @@ absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTas
               LeaseSql()),
           {task.task_id, task.token, task.fleet, Evidence::kIncomplete}));
   if (rows.empty()) return false;
-  // It was not when it took the task.
+  // It was trusted when it took the task.
   const bool trusted = rows[0][6];
   if (!trusted) return ReturnTask(postgres, task);
   int wanted = rows[0][0];
-  const bool others = rows[0][5];
+  const bool others = rows[0][5];  // are left that could measure it
   std::vector<int64_t> nodes;
   std::vector<TuningRecord> measured;
   TuningStanding best;

@@ -20,7 +20,7 @@ enum class BatchKind { kTune = 1, kVerify = 2 };
 struct FleetTask {
   int64_t task_id = 0;
   int64_t token = 0;  // of this claim
-  std::string fleet;  // whose number it is; see FleetNames::fleet_id
+  std::string fleet;  // FleetNames::fleet_id of the database in which task_id is its number
   std::string environment_text;
   std::string problem_text;
   bool force = false;  // also what the node knows already
@@ -82,28 +82,29 @@ struct QueuedAlready {
 absl::StatusOr<QueuedAlready> FindQueued(postgres::Connection& postgres,
                                          const BatchRequest& request);
 
-// Queues what the request's environment should be verified for after an upgrade from another
-// environment of the same GPU model, or after another driver: what is known in `from` (may be the
-// same), and has no evidence of `driver` in the request's. By weight of use: what programs miss
-// there, then on how many nodes it is known; only the first `most`. Without `again` what was queued
-// so within the last week is left out. Sets the tasks of the request. Returns as QueueBatch.
+// Queues what has to be measured again in the request's environment after an upgrade to it from the
+// environment `from` of the same GPU model, or, where both are one, after a change of the driver.
+// These are the problems that nodes have tuned in `from` and not yet as well in the request's
+// environment, under `driver` unless that is empty. Those that programs miss most come first, then
+// those that most nodes have tuned; the rest behind the first `most` is left out. So is, without
+// `again`, what was queued by this function within the last week. Sets the tasks of the request.
+// Returns as QueueBatch.
 absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& names,
                                    const std::string& from, const std::string& driver, int64_t most,
                                    bool again, BatchRequest* request);
 
-// For an environment and driver that a node has come to: queues, as one batch for
-// each reason, what the newest earlier cuDNN's environment of that hardware has and
-// this one has not as well, and, where no driver of the environment is newer, what
-// was measured there on others. By weight of use, as QueueStale. What was queued so
-// within the last week is left out. Nothing where somebody else is at it. Returns
-// how many problems were queued.
+// QueueStale for an environment and driver that a node has come to, with a batch for each of two
+// upgrades: from the newest earlier cuDNN that the fleet knows on that hardware, and, where no node
+// has a newer driver, from other drivers in the same environment. Does nothing while another agent
+// does it. Returns how many problems were queued.
 absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetNames& names,
                                           const Environment& environment,
                                           const std::string& driver);
 
 // Up to `limit` tasks of these environments, the weightiest first, leased to the
-// node; those of a lease that has run out, too; none to a distrusted node. Nobody waits for
-// anybody. Where nothing is left, tasks end whose every node that is left has measured them.
+// node; those of a lease that has run out, too; none to a distrusted node. Waits for no other
+// claim. Where there is nothing to claim, ends the measured tasks of these environments that no
+// other node could measure.
 absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
                                                   int64_t node_id,
                                                   const std::vector<std::string>& environments,

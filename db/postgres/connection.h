@@ -35,7 +35,7 @@ struct Param {
   requires(!std::same_as<T, bool>) Param(T value) : text(std::to_string(value)) {}  // NOLINT
   template <typename T>
   requires std::is_enum_v<T> Param(T value) : Param(static_cast<int64_t>(value)) {}  // NOLINT
-  // NaN and infinities are what PostgreSQL makes of them.
+  // NaN and infinities are PostgreSQL's.
   Param(double value);  // NOLINT
   // No zero bytes.
   Param(const std::convertible_to<std::string_view> auto& value)  // NOLINT
@@ -175,9 +175,9 @@ class Connection {
     // Asked ten times a second while the server is waited for. Once it is true,
     // all that is asked from then on has kStopGrace together.
     std::function<bool()> stop = [] { return false; };
-    // Told in a line what a statement waits for that has no answer after kSayAfter: a second
-    // connection is asked whose lock it is. That takes 2 s at most for each address, and
-    // kAnswerGrace for each of the three answers that it needs. nullptr: nobody is asked.
+    // Told, in a line, whose lock a statement waits for that has no answer after kSayAfter. A
+    // second connection asks that, which takes 2 s at most for each address, and kAnswerGrace for
+    // each of three answers. nullptr: nobody is told or asked.
     std::function<void(const std::string&)> say = nullptr;
   };
 

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -71,8 +70,6 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   const std::vector<ConvProblem>& problems = pending->request.problems;
   problems_ += static_cast<int64_t>(problems.size());
   pending->rows.resize(problems.size());
-  absl::flat_hash_map<std::string, int> wait_of_problem;
-  std::vector<Wait> waits;
   std::vector<size_t> to_queue;
   int64_t hits = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
@@ -99,13 +96,12 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
       to_queue.push_back(i);
       continue;
     }
-    const auto [it, is_new] =
-        wait_of_problem.emplace(row.key.problem_text, static_cast<int>(waits.size()));
-    if (is_new) waits.push_back({i, *decision.work, {}});
-    row.wait = it->second;
+    row.work = decision.work;
+    row.waits = true;
+    ++pending->waiting_rows;
   }
   hits_ += hits;
-  if (const size_t work = waits.size() + to_queue.size(); work != 0) {
+  if (const size_t work = pending->waiting_rows + to_queue.size(); work != 0) {
     if (const absl::Status room = environment.queue->CheckRoom(work); !room.ok()) {
       pending->done(room);
       return 0;
@@ -118,123 +114,99 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     const std::string name = CreateJob(environment, job)->name();  // without an id it cannot fail
     for (const size_t i : to_queue) pending->rows[i].result.row.mutable_miss()->set_job(name);
   }
-  if (waits.empty()) {
+  if (pending->waiting_rows == 0) {
     Reply(pending.get());
     return 0;
   }
-  const size_t count = waits.size();
   uint64_t token = 0;
   {
     MutexLock lock(mutex_);
-    token = next_token_++;
-    pending->token = token;
+    token = pending->token = next_token_++;
     pending_.emplace(token, pending);
   }
-  {
-    MutexLock lock(pending->mutex);
-    pending->open_waits = count;
-    pending->waits = std::move(waits);
+  for (size_t i = 0; i < problems.size(); ++i) {
+    if (pending->rows[i].work) Submit(pending, i);
   }
-  for (size_t wait = 0; wait < count; ++wait) Submit(pending, wait);
   return token;
 }
 
-jobs::WorkSpec Lookups::WorkOn(const Pending& pending, size_t row, jobs::WorkKind kind) {
+jobs::WorkSpec Lookups::WorkOn(const Pending& pending, size_t row) {
   const jobs::Demand& demand = pending.request.demand;
-  return {pending.request.problems[row], pending.rows[row].key, kind, demand.options,
-          demand.limits_age()};
+  const Row& of = pending.rows[row];
+  return {pending.request.problems[row], of.key, *of.work, demand.options, demand.limits_age()};
 }
 
-void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait) {
-  Wait work;
-  {
-    MutexLock lock(pending->mutex);
-    work = pending->waits[wait];
-  }
+void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t row) {
   jobs::Subscriber subscriber;
-  subscriber.done = [this, pending, wait](const jobs::WorkResult& result) {
-    OnWorkEnded(pending, wait, result);
+  subscriber.done = [this, pending, row](const jobs::WorkResult& result) {
+    OnWorkEnded(pending, row, result.status);
   };
   jobs::TuningQueue& queue = *pending->environment.queue;
-  const uint64_t number = queue.Submit(
-      WorkOn(*pending, work.row, work.kind), jobs::Priority::kInteractive, std::move(subscriber),
-      [&] { return DecideRow(*pending, work.row).work.has_value(); });
+  const uint64_t number =
+      queue.Submit(WorkOn(*pending, row), jobs::Priority::kInteractive, std::move(subscriber),
+                   [&] { return DecideRow(*pending, row).work.has_value(); });
   if (number == 0) {
-    OnWorkEnded(pending, wait, {});
+    OnWorkEnded(pending, row, absl::OkStatus());
     return;
   }
   {
-    MutexLock lock(pending->mutex);
-    // The work may have ended and been submitted anew in between: the newest counts.
-    uint64_t& subscription = pending->waits[wait].subscription;
-    subscription = std::max(subscription, number);
-    if (!pending->finished) return;
+    MutexLock lock(mutex_);
+    if (pending_.contains(pending->token)) {
+      // The work may have ended and been submitted anew in between: the newest counts.
+      uint64_t& subscription = pending->rows[row].subscription;
+      subscription = std::max(subscription, number);
+      return;
+    }
   }
   // The caller went away in between.
   queue.Unsubscribe(number);
 }
 
-void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
-                          const jobs::WorkResult& result) {
-  size_t row = 0;
-  {
-    MutexLock lock(pending->mutex);
-    if (pending->finished || pending->waits[wait].ended) return;
-    row = pending->waits[wait].row;
-  }
+void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t row,
+                          const absl::Status& status) {
   // The first configs may all break the constraints: then the rest is listed.
+  const bool list_all = status.ok() && DecideRow(*pending, row).work == jobs::WorkKind::kListAll;
   bool again = false;
-  if (result.status.ok() && DecideRow(*pending, row).work == jobs::WorkKind::kListAll) {
-    MutexLock lock(pending->mutex);
-    Wait& w = pending->waits[wait];
-    again = w.kind == jobs::WorkKind::kFirstConfigs;
-    w.kind = jobs::WorkKind::kListAll;
-  }
-  if (again) {
-    Submit(pending, wait);
-    return;
-  }
-  {
-    MutexLock lock(pending->mutex);
-    Wait& w = pending->waits[wait];
-    w.ended = true;
-    w.result = result;
-    if (pending->finished || --pending->open_waits > 0) return;
-    pending->finished = true;
-  }
-  Complete(pending);
-}
-
-void Lookups::Complete(const std::shared_ptr<Pending>& pending) {
   {
     MutexLock lock(mutex_);
-    pending_.erase(pending->token);
+    if (!pending_.contains(pending->token)) return;
+    Row& of = pending->rows[row];
+    again = list_all && of.work == jobs::WorkKind::kFirstConfigs;
+    if (again) {
+      of.work = jobs::WorkKind::kListAll;
+    } else {
+      of.waits = false;
+      of.ended = status;
+      if (--pending->waiting_rows > 0) return;
+      pending_.erase(pending->token);
+    }
   }
-  std::vector<Wait> waits;
-  {
-    MutexLock lock(pending->mutex);
-    waits = pending->waits;
+  if (again) {
+    Submit(pending, row);
+  } else {
+    Complete(pending.get());
   }
-  for (const Wait& wait : waits) {
+}
+
+void Lookups::Complete(Pending* pending) {
+  for (size_t i = 0; i < pending->rows.size(); ++i) {
+    const Row& of = pending->rows[i];
+    if (!of.work) continue;
     // Only a queue that is shut ends work that somebody waits for like this.
-    if (absl::IsCancelled(wait.result.status)) {
+    if (absl::IsCancelled(of.ended)) {
       pending->done(absl::UnavailableError("the daemon is draining"));
       return;
     }
-  }
-  for (size_t i = 0; i < pending->rows.size(); ++i) {
-    if (pending->rows[i].wait < 0) continue;
-    const absl::Status& status = waits[static_cast<size_t>(pending->rows[i].wait)].result.status;
     v1::BatchGetResult& row = pending->rows[i].result.row;
     row = DecideRow(*pending, i).row;
     if (row.has_answer()) {
       row.mutable_answer()->set_fresh(true);
-    } else if (!status.ok()) {
+    } else if (!of.ended.ok()) {
       row.mutable_miss()->set_reason(v1::MISS_REASON_TUNING_FAILED);
-      row.mutable_miss()->set_message(std::string(status.message()));
+      row.mutable_miss()->set_message(std::string(of.ended.message()));
     }
   }
-  Reply(pending.get());
+  Reply(pending);
 }
 
 void Lookups::Reply(Pending* pending) {
@@ -242,7 +214,8 @@ void Lookups::Reply(Pending* pending) {
   response.environment = pending->environment.environment;
   response.results.reserve(pending->rows.size());
   for (size_t i = 0; i < pending->rows.size(); ++i) {
-    auto& [key, result, wait] = pending->rows[i];
+    const TuningKey& key = pending->rows[i].key;
+    LookupResult& result = pending->rows[i].result;
     result.row.set_tuning_id(key.Digest().ToString());
     result.row.set_problem_text(key.problem_text);
     if (result.row.has_miss() && pending->request.include_hints) {
@@ -259,31 +232,23 @@ void Lookups::End(uint64_t token, bool keep_work) {
     MutexLock lock(mutex_);
     const auto found = pending_.find(token);
     if (found == pending_.end()) return;
-    pending = found->second;
+    pending = std::move(found->second);
     pending_.erase(found);
   }
-  std::vector<uint64_t> subscriptions;
-  std::vector<jobs::WorkSpec> work;
-  {
-    MutexLock lock(pending->mutex);
-    if (pending->finished) return;
-    pending->finished = true;
-    for (const Wait& wait : pending->waits) {
-      if (wait.ended || wait.subscription == 0) continue;
-      subscriptions.push_back(wait.subscription);
-      work.push_back(WorkOn(*pending, wait.row, wait.kind));
-    }
-  }
   const ResolvedEnvironment& environment = pending->environment;
-  for (const jobs::WorkSpec& spec : work) {
+  for (size_t i = 0; i < pending->rows.size(); ++i) {
+    const Row& row = pending->rows[i];
+    if (!row.waits || row.subscription == 0) continue;
     const std::optional<std::string> job =
         keep_work ? jobs_->Collect(environment.word) : std::nullopt;
-    if (!job.has_value()) break;
-    // This caller's subscription holds it in the queue, unless it ended just now.
-    jobs_->Submit(*job, environment.queue.get(), spec, jobs::Priority::kIdle,
-                  SteadyTime::Now() + kAbandonedTimeout, [] { return false; });
+    keep_work = job.has_value();
+    if (keep_work) {
+      // This caller's subscription holds it in the queue, unless it ended just now.
+      jobs_->Submit(*job, environment.queue.get(), WorkOn(*pending, i), jobs::Priority::kIdle,
+                    SteadyTime::Now() + kAbandonedTimeout, [] { return false; });
+    }
+    environment.queue->Unsubscribe(row.subscription);
   }
-  for (const uint64_t number : subscriptions) environment.queue->Unsubscribe(number);
   pending->done(absl::CancelledError("the caller went away"));
 }
 

@@ -91,21 +91,16 @@ class Lookups {
   int64_t waiting() const;
 
  private:
-  // A row that the caller waits for.
-  struct Wait {
-    size_t row = 0;
-    jobs::WorkKind kind = jobs::WorkKind::kTune;
-    jobs::WorkResult result;
-    uint64_t subscription = 0;
-    bool ended = false;
-  };
   struct Row {
     TuningKey key;
     LookupResult result;
-    int wait = -1;  // that answers it, of Pending::waits; -1: none
+    std::optional<jobs::WorkKind> work;  // that the caller waits for, or has waited for
+    bool waits = false;
+    uint64_t subscription = 0;  // 0: the queue does not have the work yet
+    absl::Status ended;         // how the work ended
   };
-  // One caller. `rows` is written before anything is submitted and once more
-  // by whoever completes it.
+  // One caller. While pending_ has it, the last three members of its rows are guarded by mutex_;
+  // afterwards they are of the thread that took it out.
   struct Pending {
     uint64_t token = 0;
     LookupRequest request;
@@ -113,23 +108,20 @@ class Lookups {
     absl::Time asked;
     LookupCallback done;
     std::vector<Row> rows;
-    Mutex mutex;
-    std::vector<Wait> waits GUARDED_BY(mutex);
-    size_t open_waits GUARDED_BY(mutex) = 0;
-    bool finished GUARDED_BY(mutex) = false;
+    size_t waiting_rows = 0;  // guarded as they are
   };
 
   LookupDecision DecideRow(const Pending& pending, size_t row) const;
   void AddHint(const Pending& pending, size_t row, v1::Miss* miss) const;
-  // `wait`: an index in pending->waits.
-  void Submit(const std::shared_ptr<Pending>& pending, size_t wait);
-  void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
-                   const jobs::WorkResult& result);
-  void Complete(const std::shared_ptr<Pending>& pending);
+  // Queues the row's work.
+  void Submit(const std::shared_ptr<Pending>& pending, size_t row);
+  void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t row, const absl::Status& status);
+  // Calls back with what is known once no row waits.
+  void Complete(Pending* pending);
   // Calls back with the rows as they are.
   void Reply(Pending* pending);
-  // The work on the row's problem.
-  static jobs::WorkSpec WorkOn(const Pending& pending, size_t row, jobs::WorkKind kind);
+  // REQUIRES: the row has work.
+  static jobs::WorkSpec WorkOn(const Pending& pending, size_t row);
 
   const TuningIndex* const index_;
   const Clock* const clock_;

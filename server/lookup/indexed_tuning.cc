@@ -73,23 +73,17 @@ void AddPruned(const Candidate& candidate, bool banned, std::vector<PrunedGroup>
   pruned->push_back(added);
 }
 
-// The one copy of an environment's texts, for as long as any tuning has it.
-std::shared_ptr<const KeptEnvironment> SharedEnvironment(const std::string& text) {
+// The one copy of an environment's texts, which stays: there are few.
+const KeptEnvironment* SharedEnvironment(const std::string& text) {
   static auto* const mutex = new Mutex;
-  static auto* const kept = new std::map<std::string, std::weak_ptr<const KeptEnvironment>>;
+  static auto* const kept = new std::map<std::string, KeptEnvironment>;
   MutexLock lock(*mutex);
-  std::weak_ptr<const KeptEnvironment>& known = (*kept)[text];
-  std::shared_ptr<const KeptEnvironment> shared = known.lock();
-  if (shared == nullptr) {
-    std::erase_if(*kept, [&text](const auto& entry) {
-      return entry.second.expired() && entry.first != text;
-    });
+  const auto [shared, is_new] = kept->try_emplace(text);
+  if (is_new) {
     const auto environment = Environment::Parse(text);
-    shared = std::make_shared<const KeptEnvironment>(
-        KeptEnvironment{text, environment.ok() ? environment->Name() : ""});
-    known = shared;
+    shared->second = {text, environment.ok() ? environment->Name() : ""};
   }
-  return shared;
+  return &shared->second;
 }
 
 // The bans of a tuning's candidates, asked for once.

@@ -48,7 +48,7 @@ struct KeptKey {
   }
 
   std::string problem_text;
-  std::shared_ptr<const KeptEnvironment> environment;
+  const KeptEnvironment* environment;  // lives as long as the process
 };
 
 // The part of a tuning that look-ups need: candidates as far as they are kept, without

@@ -31,7 +31,7 @@ struct LeftOut {
 };
 
 struct ProbeResult {
-  std::vector<devices::DeviceSpec> devices;  // of each cuDNN GPUs, then profiles, as asked for
+  std::vector<devices::DeviceSpec> devices;  // for each cuDNN: GPUs, then profiles, as asked for
   std::vector<LeftOut> left_out;
 };
 

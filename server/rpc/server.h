@@ -40,7 +40,7 @@ class Server {
   virtual ~Server() = default;
 
   virtual void SetReady(bool ready) = 0;
-  // Of a health name of the caller's.
+  // Sets what the health service says of a name that is none of those above.
   virtual void SetServing(const std::string& name, bool serving) = 0;
   // Reads the TLS files now; without this call, they are looked at when clients
   // connect. INVALID_ARGUMENT as Create: then those from before stay.

@@ -16,8 +16,9 @@
 namespace convtune::rpc::http2 {
 
 // Credentials whose gate stands before every service's methods: PERMISSION_DENIED for a call
-// that takes more than its caller's role, which is the socket's, or by the names in the client's
-// certificate. Where all are admins there is no gate: it would cost every call a little.
+// that takes more than its caller's role. A caller has the role of the socket, or the one that the
+// names in its certificate give it. Where all are admins there is no gate: it would cost every call
+// a little.
 std::shared_ptr<grpc::ServerCredentials> SocketCredentials(const ListenAddress& address);
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(ServerTls* tls,
                                                         const CertificateRoles& roles);

@@ -168,10 +168,7 @@ class GrpcServer final : public Server {
           ASSIGN_OR_RETURN(tls_, http2::ServerTls::Create(options.tls));
           by_certificate = accept(http2::TlsCredentials(tls_.get(), roles));
         }
-        take = [by_certificate](int fd) {
-          const http2::PeerOfHandshake peer(fd);
-          Give(fd, by_certificate.get());
-        };
+        take = [by_certificate](int fd) { Give(fd, by_certificate.get()); };
       }
       ASSIGN_OR_RETURN(std::string listened, listener_.Add(address, take));
       addresses_.push_back(std::move(listened));

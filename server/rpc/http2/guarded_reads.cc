@@ -167,6 +167,10 @@ CONVTUNE_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
 CONVTUNE_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* size) noexcept {
   const socklen_t room = *size;
   const int result = static_cast<int>(syscall(SYS_getpeername, fd, address, size));
+  // gRPC asks for the peer of a TCP connection just before it begins the handshake.
+  if (result == 0 && address->sa_family != AF_UNIX) {
+    convtune::rpc::http2::SetHandshakePeer(address, std::min(*size, room));
+  }
   ucred peer{};
   socklen_t length = sizeof(peer);
   // A client may have bound its end to a name of its own choice.

@@ -3,7 +3,8 @@
 // libraries, and look at the bytes that gRPC gets.
 //
 // In the same way its getpeername, which gRPC asks once for each connection, gives the client of a
-// unix socket a name, "unix:uid=1000,pid=4242": ServerContext::peer() has it.
+// unix socket a name, "unix:uid=1000,pid=4242": ServerContext::peer() has it. That of a client over
+// TCP is noted for the handshake that follows (SetHandshakePeer).
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,6 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <set>
@@ -25,8 +24,7 @@ constexpr size_t kMostPeers = 64;  // that have a line in that time
 thread_local std::string current_peer;
 thread_local bool handshake_failed = false;
 
-// The index of the peer's address in an SSL's extra data, where an SSL has it that is made while a
-// PeerOfHandshake lives on its thread.
+// The index of the peer's address in an SSL's extra data, which an SSL has from its making on.
 int PeerIndex() {
   static const int index = SSL_get_ex_new_index(
       0, nullptr,
@@ -38,18 +36,6 @@ int PeerIndex() {
         delete static_cast<std::string*>(peer);
       });
   return index;
-}
-
-// The address without the port, which is another one for each connection.
-std::string PeerOf(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);  // NOLINT
-  std::array<char, NI_MAXHOST> host{};
-  const bool known =
-      getpeername(fd, generic, &size) == 0 &&
-      getnameinfo(generic, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0;
-  return known ? host.data() : "an unknown address";
 }
 
 // The reason of the failure that is the first in OpenSSL's queue, also in OpenSSL's words.
@@ -90,12 +76,14 @@ bool HasTurn(const std::string& peer) {
 
 }  // namespace
 
-PeerOfHandshake::PeerOfHandshake(int fd) {
+void SetHandshakePeer(const sockaddr* address, socklen_t size) {
   PeerIndex();
-  current_peer = PeerOf(fd);
+  // Without the port, which is another one for each connection.
+  std::array<char, NI_MAXHOST> host{};
+  const bool known =
+      getnameinfo(address, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0;
+  current_peer = known ? host.data() : "an unknown address";
 }
-
-PeerOfHandshake::~PeerOfHandshake() { current_peer.clear(); }
 
 int AfterHandshake(SSL* ssl, int result) {
   handshake_failed = false;

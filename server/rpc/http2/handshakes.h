@@ -2,6 +2,8 @@
 // has no peer, and anybody who can connect has it written as often as he likes.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -31,22 +33,15 @@ struct TlsStats {
   std::array<std::atomic<int64_t>, kHandshakeFailures.size()> failed{};  // by HandshakeFailure
 };
 
-// As long as it lives, the handshakes that this thread begins are with the peer of this
-// connection.
-class PeerOfHandshake {
- public:
-  explicit PeerOfHandshake(int fd);
-  ~PeerOfHandshake();
-  PeerOfHandshake(const PeerOfHandshake&) = delete;
-  PeerOfHandshake& operator=(const PeerOfHandshake&) = delete;
-};
+// The handshakes that this thread begins from now on are with the peer of this address.
+void SetHandshakePeer(const sockaddr* address, socklen_t size);
 
 // What SSL_do_handshake gave, which is returned. A failure of a server's is counted in TlsStats,
 // and is a line of the log, at most one a second for each peer. Thread-safe.
 int AfterHandshake(ssl_st* ssl, int result);
 
-// True if the thread's last handshake failed, and the first time that it is asked for that one.
-// gRPC logs the failure next, on the same thread.
+// True, once, after a handshake on this thread has failed: gRPC logs the failure next, on the same
+// thread.
 bool TakeHandshakeFailed();
 
 }  // namespace convtune::rpc::http2

@@ -7,8 +7,6 @@ from setuptools.command.build_py import build_py
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROTO = HERE.parents[1] / "proto"
-# What the client calls; the others are the daemon's own.
-FILES = ["problem", "record", "tuning", "tuning_service", "maintenance_service", "release_service"]
 
 
 class BuildWithMessages(build_py):
@@ -21,7 +19,7 @@ class BuildWithMessages(build_py):
         # The files' own package is ours: convtune/v1/x.proto becomes convtune/v1/x_pb2.py.
         arguments = ["protoc", f"-I{PROTO}", f"-I{protoc._get_resource_file_name('grpc_tools', '_proto')}"]
         arguments += [f"--{what}_out={self.build_lib}" for what in ("python", "pyi", "grpc_python")]
-        arguments += [f"convtune/v1/{name}.proto" for name in FILES]
+        arguments += sorted(str(file.relative_to(PROTO)) for file in PROTO.glob("convtune/v1/*.proto"))
         if protoc.main(arguments) != 0:
             raise SystemExit("protoc failed")
         (pathlib.Path(self.build_lib) / "convtune" / "v1" / "__init__.py").touch()

@@ -14,7 +14,7 @@
 
 namespace convtune::report {
 
-// The page, with a mark where the data belong: page/embed.cmake makes it of the files in page/.
+// The page, with a mark where the data belong: CMakeLists.txt makes it of the files in page/.
 extern const char kReportPage[];
 
 namespace {

@@ -1,5 +1,5 @@
-# Warnings, sanitizers, linker: one interface target that every target of ours
-# links, so that generated code and tests are built alike.
+# Warnings, sanitizers, linker: convtune_options, which every target of ours links.
+# And two functions: convtune_library and convtune_write_source.
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
@@ -44,3 +44,21 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 find_package(Threads REQUIRED)
 target_link_libraries(convtune_options INTERFACE Threads::Threads)
+
+# convtune_library(<name> <folder>...): a static library of the sources in these folders, but for
+# main.cc, which is a program's.
+function(convtune_library name)
+  foreach(folder IN LISTS ARGN)
+    file(GLOB found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${folder}/*.cc)
+    list(APPEND sources ${found})
+  endforeach()
+  list(REMOVE_ITEM sources main.cc)
+  add_library(${name} STATIC ${sources})
+endfunction()
+
+# Writes a source of the caller's build folder, whose time changes only with its text.
+function(convtune_write_source name text)
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  file(WRITE ${file}.new "${text}")
+  file(COPY_FILE ${file}.new ${file} ONLY_IF_DIFFERENT)
+endfunction()

@@ -11,7 +11,7 @@
 
 namespace convtune {
 
-// A flag that a thread can wait for together with a socket. Thread-safe.
+// A CancelToken is a flag that a thread can wait for together with a socket. Thread-safe.
 class CancelToken {
  public:
   static absl::StatusOr<std::unique_ptr<CancelToken>> Create();

@@ -8,7 +8,7 @@
 
 namespace convtune {
 
-// One rule that an input breaks.
+// A Violation is one rule that an input breaks.
 struct Violation {
   std::string field;  // path, for example "pad_low[1]" or "problems[3].groups"
   std::string rule;   // what holds instead, for example "must be at least 0, is -1"

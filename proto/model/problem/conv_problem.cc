@@ -106,7 +106,7 @@ class ConvProblem::Builder {
   }
 
  private:
-  // False.
+  // Adds a violation; returns false.
   bool Fail(std::string_view field, std::string_view rule) {
     violations_->push_back({Concat(prefix_, prefix_.empty() ? "" : ".", field), std::string(rule)});
     return false;

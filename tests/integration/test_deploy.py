@@ -222,6 +222,15 @@ def test_the_image_has_every_library_that_the_programs_need(convtuned, convtune)
         assert packages & essential or any(p in runtime.split() for p in packages), (library, packages)
 
 
+def test_every_program_that_can_be_built_has_its_package():
+    """Nothing else says so: cpack is content with fewer."""
+    build = PROGRAMS.parent
+    packed = re.search(r'^set\(CPACK_COMPONENTS_ALL "(.*)"\)$', (build / "CPackConfig.cmake").read_text(), re.MULTILINE)[1].split(";")
+    targets = {"worker": "convtune-worker", "fleet": "convtune-fleet", "preload": "convtune_preload", "python": "convtune_python_messages"}
+    known = {line.split()[0] for line in (build / "convtune-targets.txt").read_text().splitlines()}
+    assert set(packed) == {"convtune", "libconvtune", "libconvtune-dev", *(name for name, target in targets.items() if target in known)}
+
+
 def test_compose_is_as_strict_as_the_manifests():
     compose = yaml.safe_load((DEPLOY / "docker" / "compose.yaml").read_text())
     for name, service in compose["services"].items():

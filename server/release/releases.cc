@@ -119,9 +119,8 @@ absl::Status Releases::ReadPortfolios(int64_t release, const std::string& enviro
       });
 }
 
-absl::Status Releases::ReadFingerprints() {
-  promoted_.clear();
-  canary_.clear();
+absl::Status Releases::ReadChoices() {
+  MutexLock lock(mutex_);
   const Release* promoted = history_.promoted();
   const Release* canary = history_.canary();
   if (promoted != nullptr) {
@@ -141,11 +140,6 @@ absl::Status Releases::Load() {
   ASSIGN_OR_RETURN(std::vector<Release> releases, options_.store->ListReleases());
   history_ = ReleaseHistory(std::move(releases));
   return absl::OkStatus();
-}
-
-absl::Status Releases::ReadChoices() {
-  MutexLock lock(mutex_);
-  return ReadFingerprints();
 }
 
 absl::Status Releases::PutAll(const Release& release, const std::vector<Portfolio>& portfolios) {
@@ -320,7 +314,8 @@ absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int6
   }
   RETURN_IF_ERROR(options_.store->PutRelease(release, restored));
   history_.Put(release);
-  RETURN_IF_ERROR(ReadFingerprints());
+  canary_.clear();
+  for (const Portfolio& p : restored) promoted_[p.key.Digest()] = p.Fingerprint();
   // The choice served until now may be the better one: it waits again.
   ForEachIndexed("", [this](const Known& known) REQUIRES(mutex_) {
     const Portfolio proposed = Proposed(known->tuning.key.Whole(), known);

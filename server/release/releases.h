@@ -129,7 +129,6 @@ class Releases {
   absl::Status ReadPortfolios(int64_t release, const std::string& environment_text,
                               const std::function<void(Portfolio)>& visit,
                               bool* damaged = nullptr) const;
-  absl::Status ReadFingerprints() REQUIRES(mutex_);
   bool IsServed(const TuningDigest& digest, uint64_t fingerprint) const REQUIRES(mutex_);
 
   const Options options_;

@@ -20,6 +20,12 @@ class MemoryReleaseStore : public db::TuningStore {
     MutexLock lock(mutex_);
     failure_ = std::move(status);
   }
+  // Once another release is written, ForEachPortfolio returns `status`; OK ends that.
+  void FailReadsAfterAWriteWith(absl::Status status) {
+    MutexLock lock(mutex_);
+    read_failure_ = absl::OkStatus();
+    next_read_failure_ = std::move(status);
+  }
 
   absl::StatusOr<std::vector<Release>> ListReleases() override {
     MutexLock lock(mutex_);
@@ -31,6 +37,7 @@ class MemoryReleaseStore : public db::TuningStore {
                           const std::vector<Portfolio>& portfolios) override {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
+    read_failure_ = next_read_failure_;
     releases_[release.number] = release;
     if (release.state == ReleaseState::kRolledBack) {
       for (auto& [key, versions] : portfolios_) versions.erase(release.number);
@@ -55,6 +62,7 @@ class MemoryReleaseStore : public db::TuningStore {
     std::vector<Portfolio> found;
     {
       MutexLock lock(mutex_);
+      if (!read_failure_.ok()) return read_failure_;
       for (const auto& [key, versions] : portfolios_) {
         if (!environment_text.empty() && key.environment_text != environment_text) continue;
         if (const Portfolio* p = Effective(versions, release)) found.push_back(*p);
@@ -113,6 +121,8 @@ class MemoryReleaseStore : public db::TuningStore {
 
   Mutex mutex_;
   absl::Status failure_ GUARDED_BY(mutex_);
+  absl::Status read_failure_ GUARDED_BY(mutex_);
+  absl::Status next_read_failure_ GUARDED_BY(mutex_);
   bool carry_over_ GUARDED_BY(mutex_) = true;
   std::map<int64_t, Release> releases_ GUARDED_BY(mutex_);
   std::map<TuningKey, Versions> portfolios_ GUARDED_BY(mutex_);

@@ -220,6 +220,20 @@ TEST_F(ReleasesTest, RollbackBringsTheOldChoicesBackAndKeepsNewProblems) {
   EXPECT_EQ(releases_->List().waiting_changes(), 1);
 }
 
+TEST_F(ReleasesTest, ARollbackThatIsWrittenPromotesNothingWhereTheDiskThenReadsNothing) {
+  Know(1, 5);
+  Know(2, 6);
+  Know(1, 7);
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  Know(2, 9);
+  store_.FailReadsAfterAWriteWith(absl::UnavailableError("disk"));
+  EXPECT_TRUE(releases_->RollBack(Ann(), 0).ok());
+  store_.FailReadsAfterAWriteWith(absl::OkStatus());
+  EXPECT_FALSE(releases_->Reconcile({Key(1), Key(2)}).value());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_EQ(releases_->List().waiting_changes(), 2);
+}
+
 TEST_F(ReleasesTest, ACanaryHasOnlyWhatDiffersAndPromotingItMovesItOver) {
   Know(1, 5);
   Know(2, 6);

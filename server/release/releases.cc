@@ -159,9 +159,12 @@ bool Releases::IsServed(const TuningDigest& digest, uint64_t fingerprint) const 
   return served != promoted_.end() && served->second == fingerprint;
 }
 
-absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& keys,
-                                               bool may_take_away) {
+absl::StatusOr<bool> Releases::Reconcile(std::vector<TuningKey> keys, bool all) {
+  if (all) {
+    ForEachIndexed("", [&](const Known& known) { keys.push_back(known->tuning.key.Whole()); });
+  }
   if (keys.empty()) return false;
+  MutexLock lock(mutex_);
   std::vector<Portfolio> put;       // into the promoted release
   std::vector<Portfolio> withdraw;  // from the canary
   bool holds_again = false;
@@ -185,9 +188,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
       continue;
     }
     waiting_.erase(digest);
-    if (known == nullptr) {
-      if (!may_take_away) continue;
-    } else {
+    if (known != nullptr) {
       if (!promoted_.contains(digest) && known->tuning.evidence < options_.floor) {
         below_floor_.insert(digest);
       }
@@ -224,17 +225,6 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
                                 Waiting(/*fleet_only=*/false))
                       .status());
   return true;
-}
-
-absl::StatusOr<bool> Releases::Reconcile(const std::vector<TuningKey>& keys, bool all) {
-  std::vector<TuningKey> indexed;
-  if (all) {
-    ForEachIndexed("", [&](const Known& known) { indexed.push_back(known->tuning.key.Whole()); });
-  }
-  MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const bool changed, ReconcileLocked(indexed, /*may_take_away=*/false));
-  ASSIGN_OR_RETURN(const bool changed_more, ReconcileLocked(keys, /*may_take_away=*/true));
-  return changed || changed_more;
 }
 
 std::vector<Portfolio> Releases::Waiting(bool fleet_only) const {

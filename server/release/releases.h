@@ -61,9 +61,8 @@ class Releases {
   // Gives these problems a choice where they have none, or one that does not
   // hold any more (KeepHolding); takes it away where their tuning is gone or
   // does not hold; and notes where another one waits. With `all` it does so for
-  // every problem of the index first, and takes away only what does not hold.
-  // Returns whether what is served changed.
-  absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys, bool all = false);
+  // every problem of the index, too. Returns whether what is served changed.
+  absl::StatusOr<bool> Reconcile(std::vector<TuningKey> keys, bool all = false);
 
   // See ReleaseHistory. A decision's time is whole microseconds, as a store keeps it.
   absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille);
@@ -116,8 +115,6 @@ class Releases {
   // Empty `environment_text`: all.
   void ForEachIndexed(const std::string& environment_text,
                       const std::function<void(const Known&)>& visit) const;
-  absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)
-      REQUIRES(mutex_);
   // Changes that wait; with `fleet_only`, of the fleet's tunings alone.
   std::vector<Portfolio> Waiting(bool fleet_only) const REQUIRES(mutex_);
   absl::StatusOr<Release> PromoteLocked(const ReleaseDecision& decision, int canary_permille,

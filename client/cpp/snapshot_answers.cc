@@ -14,18 +14,6 @@ namespace {
 
 constexpr size_t kPortfolio = 3;
 
-convtune::Candidate FromSnapshot(const snapshot::SnapshotView& view,
-                                 const snapshot::SnapshotCandidate& stored) {
-  convtune::Candidate candidate;
-  candidate.id = snapshot::ToCandidateId(view, stored);
-  candidate.numerical_notes = stored.numerical_notes;
-  candidate.behavior_notes = stored.behavior_notes;
-  candidate.workspace_bytes = stored.workspace_bytes;
-  candidate.median_us = stored.time_us;
-  candidate.status = stored.time_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
-  return candidate;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(const std::string& folder) {
@@ -105,7 +93,7 @@ v1::BatchGetResult SnapshotAnswers::Find(const Part& part, const ConvProblem& pr
   std::vector<convtune::Candidate> kept;
   const snapshot::SnapshotCandidate* stored = file_.view().candidates(*entry);
   for (int i = 0; i < entry->candidate_count; ++i) {
-    convtune::Candidate candidate = FromSnapshot(file_.view(), stored[i]);
+    convtune::Candidate candidate = snapshot::ToCandidate(file_.view(), stored[i]);
     if (Satisfies(candidate, terms.constraints, problem.data_type())) {
       kept.push_back(std::move(candidate));
     }

@@ -148,16 +148,23 @@ absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key) {
   return environment;
 }
 
-CandidateId ToCandidateId(const SnapshotView& view, const SnapshotCandidate& candidate) {
-  if (candidate.api == kApiLegacy) {
-    return LegacyAlgorithm{static_cast<int>(candidate.number), candidate.math_type};
+Candidate ToCandidate(const SnapshotView& view, const SnapshotCandidate& stored) {
+  Candidate candidate;
+  if (stored.api == kApiLegacy) {
+    candidate.id = LegacyAlgorithm{static_cast<int>(stored.number), stored.math_type};
+  } else {
+    EngineConfig& config = candidate.id.emplace<EngineConfig>(EngineConfig{stored.number, {}});
+    const SnapshotKnob* knobs = view.knobs(stored);
+    for (int i = 0; i < stored.knob_count; ++i) {
+      config.knobs.emplace_back(knobs[i].type, knobs[i].value);
+    }
   }
-  EngineConfig config{candidate.number, {}};
-  const SnapshotKnob* knobs = view.knobs(candidate);
-  for (int i = 0; i < candidate.knob_count; ++i) {
-    config.knobs.emplace_back(knobs[i].type, knobs[i].value);
-  }
-  return config;
+  candidate.numerical_notes = stored.numerical_notes;
+  candidate.behavior_notes = stored.behavior_notes;
+  candidate.workspace_bytes = stored.workspace_bytes;
+  candidate.median_us = stored.time_us;
+  candidate.status = stored.time_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
+  return candidate;
 }
 
 }  // namespace convtune::snapshot

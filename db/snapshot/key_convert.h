@@ -22,7 +22,8 @@ absl::StatusOr<EnvironmentKey> ToKey(const Environment& environment);
 // gpu_model is then the slug.
 absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key);
 
-// `candidate` is one of the view's.
-CandidateId ToCandidateId(const SnapshotView& view, const SnapshotCandidate& candidate);
+// `stored` is one of the view's. The result has its id, notes, workspace_bytes, median_us and the
+// status that follows from that time; a snapshot has nothing else.
+Candidate ToCandidate(const SnapshotView& view, const SnapshotCandidate& stored);
 
 }  // namespace convtune::snapshot

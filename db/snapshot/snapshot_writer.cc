@@ -113,7 +113,7 @@ SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, con
       if (!bans) continue;
       for (uint32_t c = 0; c < entry.entry.candidate_count; ++c) {
         const SnapshotCandidate& candidate = other.candidates(entry.entry)[c];
-        if (bans->Find(ToCandidateId(other, candidate)) != nullptr) continue;
+        if (bans->Find(ToCandidate(other, candidate).id) != nullptr) continue;
         const SnapshotKnob* knobs = other.knobs(candidate);
         entry.candidates.push_back(candidate);
         entry.candidates.back().knob_begin = static_cast<uint32_t>(entry.knobs.size());

@@ -48,7 +48,7 @@ class SnapshotReader {
     const snapshot::SnapshotEntry* entry = Find(problem, environment, channel);
     if (entry == nullptr) return texts;
     for (int i = 0; i < entry->candidate_count; ++i) {
-      texts.push_back(ToText(snapshot::ToCandidateId(view_, view_.candidates(*entry)[i])));
+      texts.push_back(ToText(snapshot::ToCandidate(view_, view_.candidates(*entry)[i]).id));
     }
     return texts;
   }

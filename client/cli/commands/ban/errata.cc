@@ -93,7 +93,7 @@ absl::StatusOr<v1::Ban> ReadRule(const Json& rule) {
   if (start) range.start = CudnnVersion::FromNumber(*start);
   if (end) range.end = CudnnVersion::FromNumber(*end);
   if (!CudnnRange::Parse(range.ToText()).ok()) {
-    return Refuse(absl::StrCat("no version is from ", *start, " to below ", *end));
+    return Refuse(absl::StrCat("no version is from ", start.value_or(0), " to below ", *end));
   }
   ban.set_cudnn(range.ToText());
   return ban;

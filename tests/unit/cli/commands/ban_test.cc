@@ -239,6 +239,11 @@ TEST(ErrataTest, MalformedRulesAreRefusedOneByOne) {
     ASSERT_EQ(errata->bans.size(), 1U) << rule;
     EXPECT_EQ(errata->bans[0].reason(), "errata: rule 2");
   }
+  const auto below_all =
+      ReadErrata(R"({"rules": [{"operation": "ConvFwd", "engine": 1, "cudnn_version_end": 0}]})");
+  ASSERT_TRUE(below_all.ok());
+  EXPECT_EQ(below_all->refused,
+            std::vector<std::string>{"rule 1 is not taken: no version is from 0 to below 0"});
   for (const char* text :
        {"", "{", "[]", "{}", R"({"rules": {}})", R"({"version": 2, "rules": []})"}) {
     EXPECT_FALSE(ReadErrata(text).ok()) << text;

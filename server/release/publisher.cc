@@ -417,14 +417,14 @@ class SnapshotPublisher final : public Publisher {
     return status;
   }
 
-  absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to, const std::string& environment,
-                                           const TuningKey& after, size_t limit) override {
+  absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to,
+                                           const std::string& environment) override {
     std::string text;
     if (!environment.empty()) {
       ASSIGN_OR_RETURN(text, options_.resolve(environment));
     }
     RETURN_IF_ERROR(PassNow());
-    return releases_.Diff(from, to, text, limit, after);
+    return releases_.Diff(from, to, text);
   }
 
   absl::StatusOr<v1::Release> PromoteRelease(const std::string& author, const std::string& reason,

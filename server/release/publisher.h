@@ -86,8 +86,7 @@ class Publisher {
   virtual v1::ListReleasesResponse ListReleases() = 0;
   // See Releases::Diff; `environment` is a name, empty for all.
   virtual absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to,
-                                                   const std::string& environment,
-                                                   const TuningKey& after, size_t limit) = 0;
+                                                   const std::string& environment) = 0;
   // See ReleaseHistory. When they return OK the snapshot is written, or the
   // status says why not.
   virtual absl::StatusOr<v1::Release> PromoteRelease(const std::string& author,

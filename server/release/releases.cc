@@ -339,15 +339,13 @@ v1::ListReleasesResponse Releases::List() const {
 }
 
 absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
-                                           const std::string& environment_text, size_t limit,
-                                           const TuningKey& after_key) const {
+                                           const std::string& environment_text) const {
   ReleaseDiff diff;
   {
     MutexLock lock(mutex_);
     const Release* promoted = history_.promoted();
     diff.from = from != 0 || promoted == nullptr ? from : promoted->number;
-    diff.to = to;
-    for (const int64_t number : {diff.from, diff.to}) {
+    for (const int64_t number : {diff.from, to}) {
       if (number != 0 && history_.Find(number) == nullptr) {
         return MissingError({"release", absl::StrCat(number)},
                             absl::StrCat("release: there is no release ", number));
@@ -365,13 +363,10 @@ absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
     const auto found = before.find(after.key);
     if (found != before.end()) had = std::move(found->second);
     if (had.Fingerprint() == after.Fingerprint()) return;
-    ++diff.change_count;
-    if (!(after_key < after.key)) return;
-    diff.more = diff.changes.size() == limit;
-    if (!diff.more) diff.changes.push_back({std::move(had), std::move(after)});
+    diff.changes.push_back({std::move(had), std::move(after)});
   };
-  if (diff.to != 0) {
-    RETURN_IF_ERROR(ReadPortfolios(diff.to, environment_text, compare));
+  if (to != 0) {
+    RETURN_IF_ERROR(ReadPortfolios(to, environment_text, compare));
   } else {
     ForEachIndexed(environment_text, [this, &compare](const Known& known) {
       Portfolio proposed = Proposed(known->tuning.key.Whole(), known);

@@ -30,10 +30,7 @@ struct ChoiceChange {
 
 struct ReleaseDiff {
   int64_t from = 0;
-  int64_t to = 0;                     // 0: what a promotion would bring
   std::vector<ChoiceChange> changes;  // ordered by environment and problem
-  bool more = false;                  // behind these
-  int64_t change_count = 0;           // of all
 };
 
 v1::Release ToProto(const Release& release);
@@ -75,10 +72,10 @@ class Releases {
   bool HasChoice(const TuningKey& key) const;
   // One page with all releases.
   v1::ListReleasesResponse List() const;
-  // `from` 0: the promoted one. NOT_FOUND: no such release. At most `limit`
-  // changes, those behind `after`; empty `environment_text`: all.
-  absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to, const std::string& environment_text,
-                                   size_t limit, const TuningKey& after = {}) const;
+  // `from` 0: the promoted one; `to` 0: what a promotion would bring. NOT_FOUND: no such release.
+  // Empty `environment_text`: of all.
+  absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to,
+                                   const std::string& environment_text) const;
 
   // What is served, for one publication. Choices that do not hold are left out, so that
   // a portfolio may have none.

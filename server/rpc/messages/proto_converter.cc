@@ -146,24 +146,12 @@ void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out) {
   if (out->banned_size() > 0) out->set_winner(lookup::KeepAll(tuning, bans).Winner());
 }
 
-v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
-  v1::DiffReleasesResponse out;
-  out.set_from(diff.from);
-  out.set_to(diff.to);
-  out.set_change_count(diff.change_count);
-  const auto make = [&diff](size_t i) {
-    const release::ChoiceChange& change = diff.changes[i];
-    v1::ChoiceChange row;
-    row.set_problem_text(change.after.key.problem_text);
-    row.set_environment(EnvironmentName(change.after.key));
-    *row.mutable_before() = PortfolioToProto(change.before);
-    *row.mutable_after() = PortfolioToProto(change.after);
-    return row;
-  };
-  const size_t added = AddRows(diff.changes.size(), make, out.mutable_changes());
-  if (added > 0 && (added < diff.changes.size() || diff.more)) {
-    out.set_next_page_token(KeyToken(diff.changes[added - 1].after.key));
-  }
+v1::ChoiceChange ToProto(const release::ChoiceChange& change) {
+  v1::ChoiceChange out;
+  out.set_problem_text(change.after.key.problem_text);
+  out.set_environment(EnvironmentName(change.after.key));
+  *out.mutable_before() = PortfolioToProto(change.before);
+  *out.mutable_after() = PortfolioToProto(change.after);
   return out;
 }
 

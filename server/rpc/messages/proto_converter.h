@@ -39,7 +39,7 @@ v1::PinRecord ToProto(const Pin& pin);
 // is left.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);
 
-v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
+v1::ChoiceChange ToProto(const release::ChoiceChange& change);
 
 // Puts the page that `request` asks for into `out`, a field of `reply`, and the next page's token
 // into the reply. `rows` are the whole list, as messages or as what ToProto takes; `key` gives a
@@ -53,6 +53,8 @@ absl::Status AddPage(const Request& request, const std::vector<Row>& rows, const
   size_t count = rows.size() - first;
   if constexpr (requires { request.max_problems(); }) {
     count = std::min(count, RowsOf(request.max_problems()));
+  } else if constexpr (requires { request.max_changes(); }) {
+    count = std::min(count, RowsOf(request.max_changes()));
   } else if (request.page_size() > 0) {
     count = std::min(count, static_cast<size_t>(request.page_size()));
   }

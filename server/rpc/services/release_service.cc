@@ -26,15 +26,19 @@ class ReleaseService final : public RawService {
       return messages::AddPage(request, all, key, reply->mutable_releases(), reply);
     });
 
-    Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(&disk_, [this](const auto& request,
-                                                                            auto* reply) {
-      ASSIGN_OR_RETURN(const TuningKey after, messages::ReadKeyToken(request.page_token()));
-      ASSIGN_OR_RETURN(const release::ReleaseDiff diff,
-                       releases_->DiffReleases(request.from(), request.to(), request.environment(),
-                                               after, messages::RowsOf(request.max_changes())));
-      *reply = messages::ToProto(diff);
-      return absl::OkStatus();
-    });
+    Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(
+        &disk_, [this](const auto& request, auto* reply) {
+          ASSIGN_OR_RETURN(
+              const release::ReleaseDiff diff,
+              releases_->DiffReleases(request.from(), request.to(), request.environment()));
+          reply->set_from(diff.from);
+          reply->set_to(request.to());
+          reply->set_change_count(static_cast<int64_t>(diff.changes.size()));
+          const auto key = [](const release::ChoiceChange& row) {
+            return messages::KeyText(row.after.key);
+          };
+          return messages::AddPage(request, diff.changes, key, reply->mutable_changes(), reply);
+        });
 
     const auto served = [this](const auto&) {
       const v1::Publication now = releases_->Status();

@@ -144,7 +144,7 @@ TEST_F(PublisherTest, PromoteAndRollBackAreInTheSnapshotWhenTheyReturn) {
   const std::vector<std::string> observed = WaitForChoice(1);
   EXPECT_THAT(observed, Contains(HasSubstr("graph:eng77")));
   Tune({Problem(1)});
-  EXPECT_EQ(tuner_->releases()->DiffReleases(0, 0, "", {}, 10)->change_count, 1);
+  EXPECT_EQ(tuner_->releases()->DiffReleases(0, 0, "")->changes.size(), 1U);
   EXPECT_EQ(Served(1), observed);
   ASSERT_TRUE(tuner_->releases()->PromoteRelease("ann", "measured", 0).ok());
   EXPECT_EQ(Served(1)[0], WinnerOf(1));

@@ -728,8 +728,9 @@ absl::Status Agent::FollowPins() {
     }
     const absl::Status pinned = daemon_->Call<v1::PinRecord>(request).status();
     // A node that does not know the problem or the candidate has it pinned once
-    // it does.
-    const bool refused = absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned);
+    // it does. One that cannot take the pin at all goes on without it.
+    const bool refused = absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned) ||
+                         absl::IsInvalidArgument(pinned);
     if (!refused && found != kept.end()) {
       if (pinned.ok()) say_end(*found->second);
       kept.erase(found);  // the pin that it was to replace is the fleet's no more

@@ -47,8 +47,9 @@ class FleetPinCommand final : public FleetCommand {
         AddVerb(root, "pin", "make one candidate every node's answer to a problem");
     args_.Register(*app);
     app->add_option("CANDIDATE", candidate_, "its text form")->required();
-    cli::input::AddTime(*app, "--ttl", "how long, for example 24h; without it until unpin",
-                        [this](absl::Duration time) { left_ = time; });
+    cli::input::AddTime(
+        *app, "--ttl", "how long, for example 24h; without it until unpin",
+        [this](absl::Duration time) { left_ = time; }, absl::Seconds(1));
     decision_.Register(*app);
     decision_.RegisterSign(*app);
   }

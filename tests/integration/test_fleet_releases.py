@@ -245,6 +245,9 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     wait_until(lambda: all(winners(d, [numbered(0)]) == others[0] for d in daemons), 20, "the pin")
     pins = fleet.cli.ok("pins", "--json").json()
     assert [(p["candidate"], p["reason"]) for p in pins] == [(others[0][0], "a bug")]
+    # A pin that would end before a node could follow it is refused, and ends no other.
+    never = fleet.cli("pin", numbered(0), winner, "--environment", environment[0], "--reason", "none", "--ttl", "500ms")
+    assert never.code == 2 and "--ttl" in never.err and fleet.cli.ok("pins", "--json").json() == pins, never
     ended = fleet.cli.ok("unpin", numbered(0), "--environment", environment[0], "--json").json()
     assert ended == {"unpinned": numbered(0), "environment": environment[0]}
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "the end of the pin")
@@ -253,6 +256,12 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     )
     wait_until(lambda: winners(daemons[0], [numbered(0)]) == others[0], 20, "the pin")
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "its expiry")
+    # A pin that no daemon takes keeps no agent from its other work.
+    fleet.cli.ok(
+        "pin", numbered(0), winner, "--environment", environment[0], "--reason", "for ever", "--ttl", "1000000h"
+    )
+    wait_until(lambda: [n["unapplied_pins"] for n in fleet.status()["nodes"]] == [1, 1], 20, "the refusals")
+    assert all("ttl" in n["pin_error"] and n["last_error"] == "" for n in fleet.status()["nodes"])
 
 
 def test_lists_without_a_row_say_so(fleet):

@@ -10,6 +10,7 @@
 #include "client/cli/output/fields.h"
 #include "client/cli/output/units.h"
 #include "client/fleet/commands.h"
+#include "convtune/v1/release_service.pb.h"
 #include "db/fleet/bans.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
@@ -20,18 +21,15 @@ namespace {
 
 constexpr int64_t kMostChanges = 10'000;
 
-const char* StateName(ReleaseState state) {
-  return state == ReleaseState::kPromoted ? "promoted"
-         : state == ReleaseState::kCanary ? "canary"
-                                          : "rolled_back";
+std::string StateWord(const Release& release, char between) {
+  return cli::output::EnumWord(static_cast<v1::ReleaseState>(release.state), between);
 }
 
-// Returns the state for people. JSON has StateName.
+// Returns the state for people.
 std::string StateText(const db::fleet::FleetRelease& one) {
   const Release& release = one.release;
-  if (release.state == ReleaseState::kRolledBack) return "rolled back";
-  if (one.withdrawal) return "withdrawal";
-  std::string text = StateName(release.state);
+  if (one.withdrawal && release.state != ReleaseState::kRolledBack) return "withdrawal";
+  std::string text = StateWord(release, ' ');
   if (release.restores != 0) absl::StrAppend(&text, ", as ", release.restores);
   return text;
 }
@@ -72,7 +70,7 @@ cli::output::Fields ReleaseFields(const db::fleet::FleetRelease& one,
   cli::output::Fields fields = {
       {"", "RELEASE", absl::StrCat(release.number)},
       {"release", "", release.number},
-      {"state", "STATE", cli::output::Value(StateName(release.state)).Shown(state)},
+      {"state", "STATE", cli::output::Value(StateWord(release, '_')).Shown(state)},
       {"canary_permille", "", release.canary_permille},
       {"canary_nodes", "", one.canary_nodes},
       {"silent_canary_nodes", "", one.silent_canary_nodes},

@@ -54,8 +54,8 @@ FleetBan ReadFleetBan(const postgres::Row& row, const std::vector<std::string>& 
   return one;
 }
 
-// A payload is judged between two statements, so that however long that takes, no statement
-// has to last as long as all of them.
+// Tunings that one statement reads. They are judged before the next one begins, so no statement
+// takes as long as the judgement of all, which its time limit would end.
 constexpr int kTuningsAtOnce = 200;
 
 // The candidates of the fleet's that the pattern fits.

@@ -56,7 +56,7 @@ absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& 
     return absl::NotFoundError(absl::StrCat("problem: the fleet has no tuning of ",
                                             pin.problem_text, " in ", pin.environment_text));
   }
-  // As a daemon, which would refuse it.
+  // Daemons would refuse the pin for the same reason.
   if (!known[0][0]) {
     return absl::FailedPreconditionError(absl::StrCat(
         "candidate: ", pin.candidate, " must be one that the tuning lists and that ran"));

@@ -157,10 +157,10 @@ absl::Status ReadReleaseChanges(
   // One state of the database for all pages.
   ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
-  // Who goes back to nothing heeds how `from` ended.
+  // A node that is to serve nothing follows the end of its canary, `from`: that is in its digest.
   RETURN_IF_ERROR(checked.Check(postgres, to != 0 ? to : from));
-  // Keys that any release between the two has, the first included: it may have
-  // been withdrawn. `to` has none of those that a canary alone had which was rolled back.
+  // Keys that any release from one to the other has, both included: the node may have been served
+  // a choice of each. A key that only a canary had which was rolled back has no choice in `to`.
   const std::string sql = ChoicesSql(
       "SELECT DISTINCT environment_id, problem_id FROM release_choices JOIN environments "
       "USING (environment_id) WHERE text = ANY($1::text[]) AND release_number BETWEEN "

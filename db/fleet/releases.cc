@@ -322,8 +322,8 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
   ASSIGN_OR_RETURN(
       const Release release,
       deciding.history.Promote(deciding.decision, canary_permille, /*has_changes=*/true));
-  // A canary's new digest vouches for what it holds. A new release takes nothing from one without
-  // choices.
+  // The digest that a canary gets now vouches for all that it holds. A new release stands on the
+  // releases that served choices come from, and on no others.
   RETURN_IF_ERROR(CheckServed(postgres, NewestServed(deciding.history), /*also_empty=*/ran));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (!ran) RETURN_IF_ERROR(WriteChanges(postgres, deciding, release, scope));

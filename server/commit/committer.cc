@@ -506,7 +506,8 @@ void Committer::ForEachUnder(const Ban& ban,
         listed = true;
         usable = usable || c.usable();
       }
-      // Under other bans a miss counts the candidates that are neither usable nor banned.
+      // Where other bans fit the tuning, too, a miss counts its candidates that did not run,
+      // without the banned ones (IndexedBans::unusable).
       if (usable || (listed && indexed->bans != nullptr)) visit(*tuning, usable);
     }
   } while (page.more);

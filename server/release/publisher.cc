@@ -499,10 +499,10 @@ class SnapshotPublisher final : public Publisher {
  private:
   // The work of one pass.
   struct Work {
-    std::set<TuningKey> keys;
-    std::vector<std::pair<TuningKey, absl::Status>> tuned;
-    bool all = false;
-    bool publish = false;
+    std::set<TuningKey> keys;                               // whose tunings changed
+    std::vector<std::pair<TuningKey, absl::Status>> tuned;  // by TuneMissed
+    bool all = false;                                       // looks at every problem of the index
+    bool publish = false;                                   // even if the releases do not change
   };
 
   // There is a pass at that time at the latest.
@@ -525,8 +525,8 @@ class SnapshotPublisher final : public Publisher {
       }
       status = releases_.ReadChoices();
     }
-    // Problems that programs missed before the choices were known. Releases are asked
-    // without the lock: they call what tells of changes.
+    // Problems that programs missed before the choices were known. `releases_` are asked without
+    // mutex_: they may wait for the committer, which calls NoteChange under its own lock.
     std::vector<TuningKey> missed;
     {
       MutexLock lock(mutex_);

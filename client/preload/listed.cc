@@ -60,43 +60,34 @@ bool HasErrata(const HeuristicsShadow& query, int engine = -1) {
   });
 }
 
+// Whether the config is of an engine that is known to be wrong for the query.
+bool IsErratum(const HeuristicsShadow& query, cudnnBackendDescriptor_t config) {
+  ConfigFacts facts;
+  return ReadConfig(config, false, &facts) &&
+         HasErrata(query, static_cast<int>(facts.engine_index));
+}
+
 // Bounds on what a program is offered.
 struct Bounds {
   int64_t max_workspace;  // bytes; negative: any
   bool errata;            // leave out the engines of kErrata
 };
 
-// The same at each query of a problem.
-Bounds BoundsOf(const Settings& settings, const HeuristicsShadow& query) {
-  return {settings.max_workspace,
-          settings.errata && settings.policy != Policy::kObserve && HasErrata(query)};
-}
-
-// `heuristics` has the list of `mode` for the query's graph and device.
-void FindWithin(Bounds bounds, const HeuristicsShadow& query, int mode,
-                cudnnBackendDescriptor_t heuristics, WithinLimit* within) {
+void FindWithin(Bounds bounds, const HeuristicsShadow& query, cudnnBackendDescriptor_t heuristics,
+                WithinLimit* within) {
   Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, Descriptors::kMost);
   const int count = ListConfigs(heuristics, &list);
   const int64_t limit = bounds.max_workspace;
   within->over = false;
   within->errata = false;
-  within->plain = -1;
   within->count = 0;
   for (int i = 0; i < count; ++i) {
-    ConfigFacts facts;
-    const bool known = ReadConfig(list[i], false, &facts);
-    const bool wrong =
-        bounds.errata && known && HasErrata(query, static_cast<int>(facts.engine_index));
+    const bool wrong = bounds.errata && IsErratum(query, list[i]);
     const int64_t workspace = limit < 0 ? 0 : ToldWorkspaceOf(query, list[i]);
     within->errata = within->errata || wrong;
     within->over = within->over || workspace > std::max<int64_t>(limit, 0);
-    if (wrong || !FitsInto(limit, workspace)) {
-      continue;
-    }
-    within->places[within->count++] = static_cast<int16_t>(i);
-    if (known && KeepsNumerics(facts.numerical_notes, 0) &&
-        (within->plain < 0 || mode == CUDNN_HEUR_MODE_FALLBACK)) {
-      within->plain = i;
+    if (!wrong && FitsInto(limit, workspace)) {
+      within->places[within->count++] = static_cast<int16_t>(i);
     }
   }
   if (within->all() || limit < 0) {
@@ -114,13 +105,10 @@ void FindWithin(Bounds bounds, const HeuristicsShadow& query, int mode,
   within->count -= first;
 }
 
-// The configs within the bounds. They are found at each query, into `room`, for a problem without a
-// key, and once for any other.
+// `room` is for queries whose problem has no key.
 const WithinLimit& Within(Bounds bounds, const HeuristicsShadow& query, int mode,
                           cudnnBackendDescriptor_t heuristics, WithinLimit* room) {
-  const auto find = [&](WithinLimit* within) {
-    FindWithin(bounds, query, mode, heuristics, within);
-  };
+  const auto find = [&](WithinLimit* within) { FindWithin(bounds, query, heuristics, within); };
   const WithinLimit* known = OfMode(&Problem::within, query, mode, find);
   if (known != nullptr) {
     return *known;
@@ -168,13 +156,32 @@ bool StockOf(const HeuristicsShadow& query, snapshot::StockChoice* stock) {
   return stock->known != 0;
 }
 
-int PlainConfig(const Settings& settings, const HeuristicsShadow& query) {
-  WithinLimit room;
-  return Within(BoundsOf(settings, query), query, query.mode, query.descriptor, &room).plain;
+int PlainConfig(const HeuristicsShadow& query) {
+  const int* known = OfMode(&Problem::plain, query, query.mode, [&](int* place) {
+    Descriptors list(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, Descriptors::kMost);
+    const int count = ListConfigs(query.descriptor, &list);
+    const Settings& settings = GetState().settings;
+    const int64_t limit = settings.max_workspace;
+    *place = -1;
+    for (int i = 0; i < count; ++i) {
+      ConfigFacts facts;
+      if (ReadConfig(list[i], false, &facts) && KeepsNumerics(facts.numerical_notes, 0) &&
+          !(settings.errata && HasErrata(query, static_cast<int>(facts.engine_index))) &&
+          (limit < 0 || FitsInto(limit, ToldWorkspaceOf(query, list[i])))) {
+        *place = i;
+        if (query.mode != CUDNN_HEUR_MODE_FALLBACK) {
+          break;
+        }
+      }
+    }
+  });
+  return known != nullptr ? *known : -1;
 }
 
 void LimitList(const Settings& settings, HeuristicsShadow* query) {
-  const Bounds bounds = BoundsOf(settings, *query);
+  const Bounds bounds = {settings.max_workspace, settings.errata &&
+                                                     settings.policy != Policy::kObserve &&
+                                                     HasErrata(*query)};
   if (bounds.max_workspace < 0 && !bounds.errata) {
     return;
   }
@@ -209,7 +216,7 @@ void LimitList(const Settings& settings, HeuristicsShadow* query) {
   Count(Counter::kOverLimit);
   // A limit that nothing keeps to leaves the other bound as it is.
   if (own.errata && bounds.max_workspace >= 0) {
-    FindWithin({-1, true}, *query, query->mode, query->descriptor, &room);
+    FindWithin({-1, true}, *query, query->descriptor, &room);
     if (room.count > 0) {
       Cut(room, room, nullptr, query);
     }

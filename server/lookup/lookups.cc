@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -70,6 +71,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   const std::vector<ConvProblem>& problems = pending->request.problems;
   problems_ += static_cast<int64_t>(problems.size());
   pending->rows.resize(problems.size());
+  absl::flat_hash_map<std::string, size_t> first_of;  // the first row of a problem's text
   std::vector<size_t> to_queue;
   int64_t hits = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
@@ -96,12 +98,13 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
       to_queue.push_back(i);
       continue;
     }
+    row.waits_for = first_of.try_emplace(row.key.problem_text, i).first->second;
+    if (row.waits_for != i) continue;
     row.work = decision.work;
-    row.waits = true;
-    ++pending->waiting_rows;
+    ++pending->open_work;
   }
   hits_ += hits;
-  if (const size_t work = pending->waiting_rows + to_queue.size(); work != 0) {
+  if (const size_t work = pending->open_work + to_queue.size(); work != 0) {
     if (const absl::Status room = environment.queue->CheckRoom(work); !room.ok()) {
       pending->done(room);
       return 0;
@@ -114,7 +117,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     const std::string name = CreateJob(environment, job)->name();  // without an id it cannot fail
     for (const size_t i : to_queue) pending->rows[i].result.row.mutable_miss()->set_job(name);
   }
-  if (pending->waiting_rows == 0) {
+  if (pending->open_work == 0) {
     Reply(pending.get());
     return 0;
   }
@@ -175,9 +178,8 @@ void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t row,
     if (again) {
       of.work = jobs::WorkKind::kListAll;
     } else {
-      of.waits = false;
       of.ended = status;
-      if (--pending->waiting_rows > 0) return;
+      if (--pending->open_work > 0) return;
       pending_.erase(pending->token);
     }
   }
@@ -190,10 +192,11 @@ void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t row,
 
 void Lookups::Complete(Pending* pending) {
   for (size_t i = 0; i < pending->rows.size(); ++i) {
-    const Row& of = pending->rows[i];
-    if (!of.work) continue;
+    const std::optional<size_t> waits_for = pending->rows[i].waits_for;
+    if (!waits_for) continue;
+    const absl::Status& ended = *pending->rows[*waits_for].ended;
     // Only a queue that is shut ends work that somebody waits for like this.
-    if (absl::IsCancelled(of.ended)) {
+    if (absl::IsCancelled(ended)) {
       pending->done(absl::UnavailableError("the daemon is draining"));
       return;
     }
@@ -201,9 +204,9 @@ void Lookups::Complete(Pending* pending) {
     row = DecideRow(*pending, i).row;
     if (row.has_answer()) {
       row.mutable_answer()->set_fresh(true);
-    } else if (!of.ended.ok()) {
+    } else if (!ended.ok()) {
       row.mutable_miss()->set_reason(v1::MISS_REASON_TUNING_FAILED);
-      row.mutable_miss()->set_message(std::string(of.ended.message()));
+      row.mutable_miss()->set_message(std::string(ended.message()));
     }
   }
   Reply(pending);
@@ -238,7 +241,7 @@ void Lookups::End(uint64_t token, bool keep_work) {
   const ResolvedEnvironment& environment = pending->environment;
   for (size_t i = 0; i < pending->rows.size(); ++i) {
     const Row& row = pending->rows[i];
-    if (!row.waits || row.subscription == 0) continue;
+    if (!row.work || row.ended || row.subscription == 0) continue;
     const std::optional<std::string> job =
         keep_work ? jobs_->Collect(environment.word) : std::nullopt;
     keep_work = job.has_value();

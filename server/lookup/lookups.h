@@ -94,10 +94,11 @@ class Lookups {
   struct Row {
     TuningKey key;
     LookupResult result;
-    std::optional<jobs::WorkKind> work;  // that the caller waits for, or has waited for
-    bool waits = false;
-    uint64_t subscription = 0;  // 0: the queue does not have the work yet
-    absl::Status ended;         // how the work ended
+    // The row of the same problem whose work answers this one, most often itself.
+    std::optional<size_t> waits_for;
+    std::optional<jobs::WorkKind> work;
+    uint64_t subscription = 0;          // 0: the queue does not have the work yet
+    std::optional<absl::Status> ended;  // how the work ended
   };
   // One caller. While pending_ has it, the last three members of its rows are guarded by mutex_;
   // afterwards they are of the thread that took it out.
@@ -108,7 +109,7 @@ class Lookups {
     absl::Time asked;
     LookupCallback done;
     std::vector<Row> rows;
-    size_t waiting_rows = 0;  // guarded as they are
+    size_t open_work = 0;  // guarded as they are
   };
 
   LookupDecision DecideRow(const Pending& pending, size_t row) const;
@@ -116,7 +117,7 @@ class Lookups {
   // Queues the row's work.
   void Submit(const std::shared_ptr<Pending>& pending, size_t row);
   void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t row, const absl::Status& status);
-  // Calls back with what is known once no row waits.
+  // Calls back with what is known once no work is open.
   void Complete(Pending* pending);
   // Calls back with the rows as they are.
   void Reply(Pending* pending);

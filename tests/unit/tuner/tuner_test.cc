@@ -281,6 +281,58 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   EXPECT_EQ(tuner_->Stats().info.queue_depth(), 0);
 }
 
+TEST_F(TunerTest, AProblemThatStandsTwiceIsOneWork) {
+  Start("candidates=4");
+  const auto response =
+      Lookup(Request({Problem(1), Problem(1), Problem(2), Problem(1)}, jobs::OnMiss::kTune));
+  ASSERT_TRUE(response.ok());
+  for (const auto& one : response->results) EXPECT_TRUE(one.row.has_answer());
+  EXPECT_EQ(Requests("open"), 2);
+}
+
+TEST_F(TunerTest, AProblemThatStandsTwiceFailsOnceAndIsSaidTwice) {
+  Start("unsupported=8");
+  std::vector<ConvProblem> problems;
+  for (int i = 0; i < 600; ++i) problems.push_back(Problem(1 + i % 300));
+  const auto response = Lookup(Request(problems, jobs::OnMiss::kTune));
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(Requests("open"), 300);
+  for (size_t i = 0; i < 300; ++i) {
+    EXPECT_EQ(response->results[i].row.miss().message(),
+              response->results[i + 300].row.miss().message());
+    EXPECT_EQ(response->results[i + 300].row.miss().reason(), v1::MISS_REASON_TUNING_FAILED);
+  }
+}
+
+TEST_F(TunerTest, AProblemThatStandsTwiceTakesOnePlaceOfTheQueue) {
+  Start("prepare_delay_ms=3000");
+  for (int part = 0; part < 5; ++part) {
+    jobs::JobRequest request;
+    for (int n = 1; n <= 9000; ++n) request.problems.push_back(Problem(10 + n + part * 9000));
+    ASSERT_TRUE(tuner_->CreateJob(request).ok());
+  }
+  std::vector<ConvProblem> few;
+  for (int n = 0; n < 6000; ++n) few.push_back(Problem(1 + n % 3));
+  std::promise<absl::Status> ended;
+  const uint64_t token = tuner_->Lookup(Request(few, jobs::OnMiss::kTune),
+                                        [&ended](const auto& r) { ended.set_value(r.status()); });
+  tuner_->EndLookup(token, /*keep_work=*/false);
+  const absl::Status status = ended.get_future().get();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;  // not refused
+}
+
+TEST_F(TunerTest, AProblemThatStandsTwiceIsLeftOnce) {
+  Start("candidates=4;prepare_delay_ms=40");
+  tuner_->EndLookup(
+      tuner_->Lookup(Request({Problem(1), Problem(1), Problem(2), Problem(2)}, jobs::OnMiss::kTune),
+                     [](const absl::StatusOr<lookup::LookupResponse>&) {}),
+      /*keep_work=*/true);
+  EXPECT_EQ(tuner_->jobs().List().at(0).problem_count(), 2);
+  const v1::TuningJob job = WaitFor(tuner_->jobs().List().at(0).name());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.succeeded_count(), 2);
+}
+
 TEST_F(TunerTest, WorkThatIsLeftIsDone) {
   Start("candidates=4;prepare_delay_ms=40");
   tuner_->EndLookup(tuner_->Lookup(Request({Problem(1)}, jobs::OnMiss::kTune),

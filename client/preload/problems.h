@@ -19,7 +19,6 @@ namespace convtune::preload {
 struct WithinLimit {
   bool over;    // one that is left out needs more than the limit on the workspace
   bool errata;  // one that is left out is known to be wrong
-  int plain;    // the place of the first one without numerical notes, -1: none; see PlainConfig
   int count;    // that may be offered
   int16_t places[Descriptors::kMost];
 
@@ -44,8 +43,10 @@ struct Problem {
   std::atomic<bool> served;         // to a query of another mode than FALLBACK
   std::atomic<bool> plan_told;
   std::atomic<bool> legacy_told;
-  // For each mode: the stock choice where the snapshot lacks it, and the configs within the bounds.
+  // For each mode: the stock choice where the snapshot lacks it; what PlainConfig gives; and the
+  // configs within the bounds.
   Once<snapshot::StockChoice> stock[kModes];
+  Once<int> plain[kModes];
   Once<WithinLimit> within[kModes];
 };
 

@@ -77,7 +77,7 @@ bool FillServed(const State& state, const HeuristicsShadow& query, Served* serve
   // keeps, behind the winner, one config without numerical notes, if there is any.
   if (served->cut && last != nullptr && !IsPlain(*last) &&
       AppendStored(state, query, stock, true, most + 1, served, reason) == nullptr) {
-    AddPlace(PlainConfig(state.settings, query), served);
+    AddPlace(PlainConfig(query), served);
   }
   return last != nullptr;
 }
@@ -89,7 +89,7 @@ Served* PrepareFallback(const State& state, const HeuristicsShadow& query) {
   if (state.settings.policy != Policy::kTruncate) {
     return nullptr;
   }
-  const int place = PlainConfig(state.settings, query);
+  const int place = PlainConfig(query);
   auto* served = place < 0 ? nullptr : static_cast<Served*>(calloc(1, sizeof(Served)));
   if (served != nullptr) {
     served->cut = true;

@@ -28,7 +28,7 @@ bool StockOf(const HeuristicsShadow& query, snapshot::StockChoice* stock);
 // that has no numerical note but strict NaN propagation, is within the limit on the workspace and
 // is of no engine that is known to be wrong; -1 if the list has none. Looked for once per problem
 // and mode.
-int PlainConfig(const Settings& settings, const HeuristicsShadow& query);
+int PlainConfig(const HeuristicsShadow& query);
 
 // True if a plan that needs `workspace` bytes keeps to `limit`. A negative limit allows any
 // workspace. A negative workspace is that of a plan that cannot be built, and keeps to no limit.

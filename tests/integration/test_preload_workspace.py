@@ -113,9 +113,11 @@ def test_stored_winners_keep_to_it_as_well(preload, tmp_path):
     assert ids(preload.raw(BACKWARD, ALL, env=preload.env(folder, **allow))["modes"][0])[0] == large.id
     got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, **allow))
     assert ids(got["modes"][0]) == [small.id, *[c.id for c in known if c.workspace <= limit]]
-    got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, "truncate", **allow))
+    counters = tmp_path / "counters"
+    got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, "truncate", counters=counters, **allow))
     assert ids(got["modes"][0])[0] == small.id
     assert all(0 <= c["workspace"] <= limit for c in offered(got))
+    assert read_counters(counters)[0]["plans_own"] == 0, "truncate is there to save plans"
 
 
 def test_graphs_of_a_form_that_is_never_served_keep_to_it(preload, tmp_path):

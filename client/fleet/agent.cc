@@ -605,11 +605,10 @@ absl::Status Agent::Follow() {
 }
 
 absl::Status Agent::Heed() {
-  const auto published = daemon_->Call<v1::Publication>(v1::GetPublicationRequest());
-  // A daemon without releases serves programs nothing, so they have nothing that is older.
-  if (!absl::IsUnimplemented(published.status())) RETURN_IF_ERROR(published.status());
-  publication_error_ = published.ok() ? published->error() : "";
-  pending_ = published.ok() && published->pending();
+  ASSIGN_OR_RETURN(const v1::Publication published,
+                   daemon_->Call<v1::Publication>(v1::GetPublicationRequest()));
+  publication_error_ = published.error();
+  pending_ = published.pending();
   int64_t release = state_.release();
   std::vector<int64_t> bans = taken_bans_;
   if (pending_ || !publication_error_.empty()) {

@@ -12,6 +12,9 @@
 namespace convtune::fleet {
 namespace {
 
+// What a daemon takes at most for a pin (server/rpc/messages/request_validator.cc).
+constexpr absl::Duration kMostTtl = absl::Hours(24 * 365 * 100);
+
 cli::output::Fields PinFields(const db::fleet::FleetPin& pin) {
   std::optional<double> seconds;
   if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
@@ -49,7 +52,7 @@ class FleetPinCommand final : public FleetCommand {
     app->add_option("CANDIDATE", candidate_, "its text form")->required();
     cli::input::AddTime(
         *app, "--ttl", "how long, for example 24h; without it until unpin",
-        [this](absl::Duration time) { left_ = time; }, absl::Seconds(1));
+        [this](absl::Duration time) { left_ = time; }, absl::Seconds(1), kMostTtl);
     decision_.Register(*app);
     decision_.RegisterSign(*app);
   }

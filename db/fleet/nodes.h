@@ -43,7 +43,8 @@ struct NodeDevice {
 struct Unapplied {
   int64_t count = 0;
   std::string error;  // why the node does not follow the first of them
-  // Of `count`, those with a FleetPin::error or FleetBan::error. Not in a heartbeat: for metrics.
+  // Of `count`, those with a FleetPin::error or FleetBan::error. For metrics: WriteHeartbeat does
+  // not write it.
   int64_t refused = 0;
 
   void Add(const std::string& why) {

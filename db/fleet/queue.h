@@ -87,8 +87,8 @@ absl::StatusOr<QueuedAlready> FindQueued(postgres::Connection& postgres,
 // These are the problems that nodes have tuned in `from` and not yet as well in the request's
 // environment, under `driver` unless that is empty. Those that programs miss most come first, then
 // those that most nodes have tuned; the rest behind the first `most` is left out. So is, without
-// `again`, what was queued by this function within the last week. Sets the tasks of the request.
-// Returns as QueueBatch.
+// `again`, what was queued to be verified (BatchKind::kVerify) within the last week. Sets the tasks
+// of the request. Returns as QueueBatch.
 absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& names,
                                    const std::string& from, const std::string& driver, int64_t most,
                                    bool again, BatchRequest* request);

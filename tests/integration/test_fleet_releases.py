@@ -1,6 +1,8 @@
 """One choice everywhere, changed on purpose."""
 
 import contextlib
+import datetime
+import hashlib
 import re
 import signal
 import sqlite3
@@ -245,9 +247,10 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     wait_until(lambda: all(winners(d, [numbered(0)]) == others[0] for d in daemons), 20, "the pin")
     pins = fleet.cli.ok("pins", "--json").json()
     assert [(p["candidate"], p["reason"]) for p in pins] == [(others[0][0], "a bug")]
-    # A pin that would end before a node could follow it is refused, and ends no other.
-    never = fleet.cli("pin", numbered(0), winner, "--environment", environment[0], "--reason", "none", "--ttl", "500ms")
-    assert never.code == 2 and "--ttl" in never.err and fleet.cli.ok("pins", "--json").json() == pins, never
+    # A pin that no node can follow is refused, and ends no other.
+    for ttl in "500ms", "1000000h":
+        never = fleet.cli("pin", numbered(0), winner, "--environment", environment[0], "--reason", "none", "--ttl", ttl)
+        assert never.code == 2 and "--ttl" in never.err and fleet.cli.ok("pins", "--json").json() == pins, never
     ended = fleet.cli.ok("unpin", numbered(0), "--environment", environment[0], "--json").json()
     assert ended == {"unpinned": numbered(0), "environment": environment[0]}
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "the end of the pin")
@@ -257,9 +260,13 @@ def test_a_pin_overrides_until_it_ends(fleet, nodes):
     wait_until(lambda: winners(daemons[0], [numbered(0)]) == others[0], 20, "the pin")
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "its expiry")
     # A pin that no daemon takes keeps no agent from its other work.
-    fleet.cli.ok(
-        "pin", numbered(0), winner, "--environment", environment[0], "--reason", "for ever", "--ttl", "1000000h"
-    )
+    end = datetime.datetime(2200, 1, 1, tzinfo=datetime.timezone.utc)
+    texts = ("convtune fleet pin 1", environment[0], numbered(0), winner, "somebody", "for ever", str(int(end.timestamp()) * 10**6))
+    digest = hashlib.sha256("".join(f"{len(text)}:{text}" for text in texts).encode()).hexdigest()
+    fleet.sql("UPDATE pins SET end_time = now() WHERE end_time IS NULL")
+    fleet.sql("INSERT INTO pins (digest, expire_time, environment_id, problem_id, candidate, author, reason) "
+              f"SELECT '\\x{digest}', '{end}', environment_id, problem_id, '{winner}', 'somebody', 'for ever' "
+              f"FROM environments, problems WHERE environments.text = '{environment[0]}' AND problems.text = '{numbered(0)}'")  # fmt: skip
     wait_until(lambda: [n["unapplied_pins"] for n in fleet.status()["nodes"]] == [1, 1], 20, "the refusals")
     assert all("ttl" in n["pin_error"] and n["last_error"] == "" for n in fleet.status()["nodes"])
 

@@ -54,7 +54,10 @@ class Watch {
       if (!message.ok()) break;
       if (const std::optional<End> last = Take(*message)) return *last;
     }
-    if (!stop_->cancelled()) SayBlind("its process ended: " + (*process)->Wait().description);
+    if (!stop_->cancelled() && !std::exchange(said_end_, true)) {
+      log::Warn("$0: the process that watches the GPU ended: $1; it is started again, always",
+                device_, (*process)->Wait().description);
+    }
     return End::kFailed;
   }
 
@@ -103,7 +106,8 @@ class Watch {
   bool watched_ = false;   // at any time
   bool watching_ = false;  // by the last process
   bool lost_ = false;
-  bool blind_ = false;  // the log has said that nobody watches the GPU
+  bool blind_ = false;     // the log has said that nobody watches the GPU
+  bool said_end_ = false;  // the log has said that a process ended by itself
 };
 
 }  // namespace

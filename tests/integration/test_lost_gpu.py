@@ -204,7 +204,7 @@ def test_a_watcher_that_is_killed_is_started_again(watched, card):
     (watcher,) = daemon.workers()
     os.kill(watcher, signal.SIGKILL)
     wait_until(lambda: daemon.workers() not in ([], [watcher]), 10, "another watcher")
-    assert "nobody watches the GPU: its process ended: signal 9 (SIGKILL)" in daemon.log()
+    assert "the process that watches the GPU ended: signal 9 (SIGKILL)" in daemon.log()
     assert daemon.health("devices") == "SERVING"
     time.sleep(0.5)
     card.xid(79)
@@ -224,7 +224,7 @@ def test_a_watcher_that_dies_is_said(daemons, fake_worker, tmp_path):
     worker.write_text(f'#!/bin/sh\ncase " $* " in *" --watch "*) exit 3 ;; esac\nexec \'{fake_worker}\' "$@"\n')
     worker.chmod(0o755)
     daemon = daemons("--worker", worker, "--devices", "0", env=script(card=CARD)).start()
-    wait_until(lambda: "nobody watches the GPU: its process ended: exit status 3" in daemon.log(), 10, "the warning")
+    wait_until(lambda: "the process that watches the GPU ended: exit status 3" in daemon.log(), 10, "the warning")
     assert daemon.health("devices") == "SERVING"
 
 

@@ -65,7 +65,8 @@ struct LintInput {
 // their lists decide which forms are wanted.
 std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const LintInput& input);
 
-// True if the tuning has just the one candidate that a program settled on, which is no list.
+// True if all that is stored of the problem is the one candidate that a program settled on, which
+// is no list.
 bool IsObserved(const ConvProblem& problem, const LintInput& input);
 
 // The findings of distinct problems, but for what IsObserved; the worst first, between equals those

@@ -112,18 +112,18 @@ class WarmCommand final : public app::Command {
     if (before.rows.size() + before.errors.size() < all.size()) {
       return app::Worse(batch.code, before.code);
     }
-    // A problem that the daemon refuses is like one that cannot be read.
-    const app::ExitCode read_code = before.errors.empty() ? batch.code : app::ExitCode::kUsage;
     WarmSummary summary;
     summary.environment = before.environment.name();
-    summary.invalid = static_cast<int64_t>(batch.errors.size() + before.errors.size());
     Results results;
     for (const calls::AnswerRow& row : before.rows) results[row.result.problem_text()] = row.result;
     std::vector<ProblemRow> rows =
         MostWorkFirst(TakeOutForeign(batch.rows, before.environment, &summary));
-    std::erase_if(rows, [&](const ProblemRow& row) {
-      return !results.contains(row.problem.ToText());  // refused
-    });
+    // A problem that the daemon refuses is like one that cannot be read.
+    const size_t refused = std::erase_if(
+        rows, [&](const ProblemRow& row) { return !results.contains(row.problem.ToText()); });
+    summary.invalid = static_cast<int64_t>(batch.errors.size() + refused);
+    const app::ExitCode read_code =
+        refused > 0 ? app::Worse(batch.code, app::ExitCode::kUsage) : batch.code;
     std::vector<ProblemRow> missing = rows;
     std::erase_if(missing, [&](const ProblemRow& row) {
       return Warm(before.environment, results.at(row.problem.ToText()));

@@ -53,6 +53,14 @@ struct SnapshotLoader::Reader {
     identity = now;
     return last;
   }
+
+  Outcome ReadWithoutException() {
+    try {
+      return Read();
+    } catch (...) {
+      return absl::ResourceExhaustedError("the snapshot does not fit into memory");
+    }
+  }
 };
 
 SnapshotLoader::SnapshotLoader(std::string folder, Open open)
@@ -63,7 +71,8 @@ SnapshotLoader::Outcome SnapshotLoader::Get(SteadyTime deadline) {
   {
     MutexLock lock(mutex_);
     if (!read_.valid() || read_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-      std::packaged_task<Outcome()> task([reader = reader_] { return reader->Read(); });
+      std::packaged_task<Outcome()> task(
+          [reader = reader_] { return reader->ReadWithoutException(); });
       read_ = task.get_future().share();
       std::thread(std::move(task)).detach();
     }

@@ -28,7 +28,6 @@ class SnapshotLoader {
 
   // The file that is there now, or, where a read is under way, was there at its begin.
   // DEADLINE_EXCEEDED if it is not read by `deadline`, else the errors of SnapshotAnswers::Open.
-  // Throws what the read threw, as without memory.
   Outcome Get(SteadyTime deadline);
 
  private:

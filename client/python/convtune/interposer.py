@@ -84,7 +84,7 @@ def check(folder: str, policy: str) -> str:
     for variable, value, leaves_on in (
         ("CONVTUNE_PRELOAD_OFF", off, off in ("", "0")),
         ("CONVTUNE_PRELOAD_POLICY", policy, policy in ("", *POLICIES)),
-        ("CONVTUNE_SNAPSHOT", folder, os.path.isabs(folder)),
+        ("CONVTUNE_SNAPSHOT", folder, os.path.isabs(folder) or not os.environ.get("CONVTUNE_SNAPSHOT")),
     ):
         if not leaves_on:
             raise NotEnabled(f"{variable} is {value!r}, which switches the interposer off")

@@ -41,7 +41,9 @@ def enable(
 
     Raises NotEnabled, with the reason, where no winner would be served: the
     library or a sound snapshot is not there, cuDNN is loaded already, or the
-    interposer is switched off. A snapshot without a choice is a RuntimeWarning:
+    interposer is switched off: by CONVTUNE_PRELOAD_OFF, the file `disabled`, or a policy or folder
+    that it does not take. (What is wrong with another of its variables it says on stderr, when
+    cuDNN is first called.) A snapshot without a choice is a RuntimeWarning:
     what the program misses can still be learned. Raises ValueError for an argument. A program that
     can do without catches NotEnabled. A second call changes nothing."""
     wanted = _variables(snapshot, policy, allow)

@@ -19,10 +19,11 @@ int Count(const Tuning& tuning, CandidateStatus status) {
 
 // Rounds its numbers to float, as its record stores them: intervals that touch are compared
 // the same way now and after the tuning was read from the database. What a float cannot hold
-// becomes the largest that it can: a record has finite numbers alone.
+// becomes the largest that it can, and so does NaN: a record has finite numbers alone.
 void RoundToRecord(Candidate* candidate) {
   const auto round = [](double* value) {
-    *value = static_cast<float>(std::min<double>(*value, std::numeric_limits<float>::max()));
+    constexpr float kMost = std::numeric_limits<float>::max();
+    *value = *value <= kMost ? static_cast<float>(*value) : kMost;
   };
   for (double* value :
        {&candidate->median_us, &candidate->q1_us, &candidate->q3_us, &candidate->low_us,

@@ -25,8 +25,8 @@ using Series = std::vector<RunSample>;
 // Of a candidate's valid runs either the blocked ones count or the others, whichever are more.
 // True if the blocked ones do, also where there are as many of both.
 bool CountsBlocked(const Series& runs);
-// True if the blocked ones count of as many candidates at least as the others do. A candidate
-// without a valid run has no say.
+// True unless there are more candidates of which the other runs count than candidates of which the
+// blocked ones do. A candidate without a valid run is in neither number.
 bool CountsBlocked(const std::vector<Series>& series);
 
 // Discards (sets to 0) every run that does not count for most candidates.

@@ -73,7 +73,7 @@ class Releases {
   // One page with all releases.
   v1::ListReleasesResponse List() const;
   // `from` 0: the promoted one; `to` 0: what a promotion would bring. NOT_FOUND: no such release.
-  // Empty `environment_text`: of all.
+  // Empty `environment_text`: of all. All changes are in memory at once, with both portfolios.
   absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to,
                                    const std::string& environment_text) const;
 

@@ -24,7 +24,8 @@ constexpr size_t kMostPeers = 64;  // that have a line in that time
 thread_local std::string current_peer;
 thread_local bool handshake_failed = false;
 
-// The index of the peer's address in an SSL's extra data, which an SSL has from its making on.
+// The index of the peer's address in an SSL's extra data. The address is there as soon as the SSL
+// is made.
 int PeerIndex() {
   static const int index = SSL_get_ex_new_index(
       0, nullptr,

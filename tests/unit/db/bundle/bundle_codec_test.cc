@@ -291,6 +291,13 @@ TEST(BundleCodecTest, ARefusalNamesTheFieldThatIsWrong) {
   };
   EXPECT_EQ(violation([](auto* row) { row->set_origin(static_cast<v1::Origin>(4)); }).field,
             "origin");
+  const auto conditions = [](auto* row) { return row->mutable_conditions(); };
+  EXPECT_EQ(violation([&](auto* row) { conditions(row)->set_other_processes(-1); }).field,
+            "conditions.other_processes");
+  EXPECT_EQ(violation([&](auto* row) { conditions(row)->set_ecc_errors(-1); }).field,
+            "conditions.ecc_errors");
+  EXPECT_EQ(violation([&](auto* row) { conditions(row)->set_retried_runs(-1); }).field,
+            "conditions.retried_runs");
   const Violation twice = violation([](auto* row) {
     for (int i = 0; i < 2; ++i) row->add_incomplete_reasons(v1::INCOMPLETE_REASON_MEMORY);
   });

@@ -151,7 +151,7 @@ std::string PackGroup(const std::vector<GroupTuning>& tunings, const Environment
 
 absl::Status AddGroup(std::string_view bytes, int environment, int problem,
                       const std::vector<int>& places, ReportData* data) {
-  const auto damaged = absl::DataLossError("report_rows: bytes that this program did not make");
+  auto damaged = absl::DataLossError("report_rows: bytes that this program did not make");
   CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                       static_cast<int>(bytes.size()));
   char format = 0;

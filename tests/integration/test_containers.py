@@ -151,10 +151,13 @@ def test_a_damaged_snapshot_does_not_replace_a_sound_one(fake_daemon, cli, tmp_p
     sound = file.read_bytes()
     assert first == {"file": str(file), "release": 1, "choices": 1, "bytes": len(sound)} and file.stat().st_mode & 0o777 == 0o644
     published = daemon.state_dir / "snapshot" / "current.snapshot"
-    published.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    damaged = sound[:-1] + bytes([sound[-1] ^ 1])
+    published.write_bytes(damaged)
     refused = run("release", "fetch", file.parent)
     assert refused.code == 1 and "not sound" in refused.err and file.read_bytes() == sound
     assert list(file.parent.iterdir()) == [file]
+    # What was asked for is published again, and would fill the gap.
+    wait_until(lambda: published.read_bytes() != damaged, 20, "a sound snapshot")
     published.unlink()
     assert run("release", "fetch", file.parent).code == 3
     assert "--watch: must be a" in run("release", "fetch", file.parent, "--watch", "often").err

@@ -39,7 +39,7 @@ struct State {
   Settings settings;
   bool active = false;  // false: everything passes through
   bool has_snapshot = false;
-  const char* snapshot_reason = "";  // why there is none, or "valid"
+  const char* snapshot_reason = "";  // why has_snapshot is false; "valid" where it is true
   snapshot::SnapshotFile file;
   snapshot::SnapshotView view;  // of the file
   bool canary = false;          // this process is of the canary's share

@@ -111,8 +111,9 @@ bool SaysDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInternal(status);
 }
 
-// Keeps a copy of a file that is to be migrated, if there is none, and says so: nothing else brings
-// its earlier schema back. An error leaves the file as it is.
+// Where the file must be migrated, copies it first, since a migration cannot be undone, and tells
+// options.notice the copy's path. An earlier copy of the same schema version stays in its place. A
+// file that needs no migration is not copied. On an error no migration may follow.
 absl::Status KeepCopy(const DatabaseFileOptions& options, const Database& database) {
   ASSIGN_OR_RETURN(const int64_t version, database.UserVersion());
   const int latest = LatestVersion(options.migrations);

@@ -40,7 +40,8 @@ class Server {
   virtual ~Server() = default;
 
   virtual void SetReady(bool ready) = 0;
-  // Sets what the health service says of a name that is none of those above.
+  // Sets the status of a service of the health protocol, such as "devices". The services whose
+  // status SetReady sets are not set here.
   virtual void SetServing(const std::string& name, bool serving) = 0;
   // Reads the TLS files now; without this call, they are looked at when clients
   // connect. INVALID_ARGUMENT as Create: then those from before stay.

@@ -72,7 +72,8 @@ std::string NameOf(const AdviceRow& row) {
                       math.empty() ? "" : " (" + math + ")");
 }
 
-// JSON has the number as it is; CSV has none where nothing was timed.
+// A number of a candidate. JSON has it unrounded. Where the candidate was not timed, CSV has an
+// empty cell and the table "-".
 output::Value Figure(int digits, double value) {
   output::Value figure = value;
   figure.json = figure.written;

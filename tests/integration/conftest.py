@@ -118,6 +118,21 @@ def daemons(request, convtuned):
         shutil.rmtree(daemon.directory, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def module_daemon(convtuned):
+    """module_daemon(*args, env=None) makes a Daemon that ends with the module."""
+    made = []
+
+    def make(*args, env=None):
+        made.append(Daemon(convtuned, tempfile.mkdtemp(prefix="ct-"), args, env=env))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.close()
+        shutil.rmtree(daemon.directory, ignore_errors=True)
+
+
 @pytest.fixture
 def fake_daemon(daemons, fake_worker):
     """fake_daemon(script=None, *args) makes one with a GPU that is not there."""

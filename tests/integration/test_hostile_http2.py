@@ -4,14 +4,10 @@ What each does to the gRPC of this machine is printed; that the daemon outlives 
 memory bounded is asserted.
 """
 
-import pathlib
-import shutil
-import tempfile
-
 import pytest
 
 from harness.api import Client
-from harness.daemon import LIVENESS, Daemon, free_port
+from harness.daemon import LIVENESS, free_port
 from harness.fakes import script
 from harness.http2 import (ACK, CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS,
                            Connection, call_headers, frame, integer, literal, tls_context)  # fmt: skip
@@ -21,16 +17,12 @@ BIG = "x" * 9000  # beyond the 8 KiB of headers that gRPC takes
 
 
 @pytest.fixture(scope="module")
-def one_daemon(certificates, convtuned, fake_worker):
+def one_daemon(certificates, module_daemon, fake_worker):
     """On both transports, for all the cases."""
-    port = free_port()
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ct-"))
-    args = ["--devices", "0", "--worker", fake_worker, "--listen", f"localhost:{port}", *certificates.server_flags()]
-    daemon = Daemon(convtuned, directory, args, env=script())
-    daemon.tcp = f"localhost:{port}"
-    yield daemon
-    daemon.close()
-    shutil.rmtree(directory, ignore_errors=True)
+    tcp = f"localhost:{free_port()}"
+    daemon = module_daemon("--devices", "0", "--worker", fake_worker, "--listen", tcp, *certificates.server_flags(), env=script())
+    daemon.tcp = tcp
+    return daemon
 
 
 @pytest.fixture

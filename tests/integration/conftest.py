@@ -225,6 +225,12 @@ def preload(tmp_path_factory):
     machine.check_reports()
 
 
+@pytest.fixture
+def counters(tmp_path):
+    """Where the interposer writes its counters."""
+    return tmp_path / "counters"
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     """A PostgreSQL server; skips where there can be none."""

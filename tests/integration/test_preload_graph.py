@@ -1,20 +1,16 @@
 """Programs of the graph API get the stored winners, first or alone."""
 
-import subprocess
 import sys
 
 import pytest
 
-from harness.preload import ALL, FORMS, Candidate, Problem, candidates, ids, read_counters, stock_field
+from harness.preload import ALL, FORMS, Problem, candidates, ids, neutral, read_counters, stock_field
 
 
-def middle_winner(stock):
-    """A neutral candidate that cuDNN itself does not list first, and the stock choice."""
-    known = candidates(stock["modes"][0])
-    first = known[0]
-    neutral = [c for c in known[1:] if c.notes & ~first.notes == 0 and c.workspace <= first.workspace]
-    assert neutral, "no neutral candidate behind the stock choice"
-    return neutral[len(neutral) // 2], first
+def middle_winner(known):
+    """A neutral candidate that cuDNN itself does not list first."""
+    found = neutral(known)
+    return found[len(found) // 2]
 
 
 @pytest.fixture
@@ -22,13 +18,9 @@ def served(preload, tmp_path):
     """served(problem) writes a snapshot with a winner; (winner, snapshot folder, stock answer)."""
 
     def make(problem):
-        stock = preload.stock(problem, ALL)
-        winner, first = middle_winner(stock)
-        folder = tmp_path / "snapshot"
-        preload.write_snapshot(
-            folder, preload.choice(problem, winner.field(), stock_field(first))
-        )
-        return winner, folder, stock
+        known = preload.known(problem)
+        winner = middle_winner(known)
+        return winner, preload.store(tmp_path / "snapshot", problem, winner, stock=known[0]), preload.stock(problem, ALL)
 
     return make
 
@@ -46,10 +38,9 @@ def test_reorder_puts_the_winner_before_cudnns_own_list(preload, served, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_truncate_ends_the_search(preload, served, form, tmp_path):
+def test_truncate_ends_the_search(preload, served, form, counters):
     problem = FORMS[form]
     winner, folder, stock = served(problem)
-    counters = tmp_path / "counters"
     got = preload.raw(problem, ALL, env=preload.env(folder, "truncate", counters=counters))
     assert ids(got["modes"][0])[0] == winner.id
     assert got["chosen"] == winner.id
@@ -66,9 +57,8 @@ def test_truncate_of_one_mode_gives_the_winner_alone(preload, served):
     assert got["plan_finalisations"] == 1
 
 
-def test_observe_changes_nothing(preload, served, tmp_path):
+def test_observe_changes_nothing(preload, served, counters):
     _, folder, stock = served(FORMS["fwd_f16"])
-    counters = tmp_path / "counters"
     env = preload.env(folder, "observe", counters=counters)
     assert preload.raw(FORMS["fwd_f16"], ALL, env=env) == stock
     # FALLBACK's list behind the other is a part of one query.
@@ -77,26 +67,22 @@ def test_observe_changes_nothing(preload, served, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["i", "a", "b", "f"])
-def test_every_heuristic_mode_is_served_against_its_own_first_choice(preload, mode, tmp_path):
+def test_every_heuristic_mode_is_served_against_its_own_first_choice(preload, mode, tmp_path, counters):
     problem = FORMS["fwd_f32"]
     stock = preload.raw(problem, ALL, f"modes={mode}")
     known = candidates(stock["modes"][0])
     # Of FALLBACK's few: one that needs nothing more than the first.
     winner = next(c for c in known[1:] if c.notes & ~known[0].notes & ~1024 == 0 and c.workspace <= known[0].workspace)
-    folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field()))
-    counters = tmp_path / "counters"
+    folder = preload.store(tmp_path / "snapshot", problem, winner)
     got = preload.raw(problem, ALL, f"modes={mode}", env=preload.env(folder, counters=counters))
     assert ids(got["modes"][0]) == [winner.id, *ids(stock["modes"][0])]
     # The snapshot does not say what the stock choice is like: found out once.
     assert read_counters(counters)[0]["plans_own"] == 1
 
 
-def test_the_stock_choice_is_found_out_once(preload, tmp_path):
+def test_the_stock_choice_is_found_out_once(preload, tmp_path, counters):
     problem = FORMS["fwd_f16"]
-    winner, _ = middle_winner(preload.stock(problem, ALL))
-    folder, counters = tmp_path / "snapshot", tmp_path / "counters"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field()))
+    folder = preload.store(tmp_path / "snapshot", problem, middle_winner(preload.known(problem)))
     preload.raw(problem, "modes=a", "repeat=5", env=preload.env(folder, counters=counters))
     assert read_counters(counters)[0]["plans_own"] == 1
     assert read_counters(counters)[0]["served"] == 5
@@ -107,8 +93,7 @@ def test_a_program_is_told_how_many_configs_it_got_and_of_all_where_it_has_no_ro
     problem = FORMS["fwd_f32"]
     stock = preload.stock(problem, ALL)["modes"][0]
     winner = candidates(stock)[1]
-    folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field()))
+    folder = preload.store(tmp_path / "snapshot", problem, winner)
     env = preload.env(folder, policy, CONVTUNE_PRELOAD_ALLOW="notes,workspace")
     served = preload.raw(problem, "modes=a", env=env)["modes"][0]
     # Cut, a config without notes is left behind the winner. cuDNN counts configs that it cannot give, too.
@@ -123,22 +108,18 @@ def test_a_program_is_told_how_many_configs_it_got_and_of_all_where_it_has_no_ro
 
 def test_three_of_the_portfolio_at_most_in_its_order(preload, tmp_path):
     problem = FORMS["fwd_f16"]
-    stock = preload.stock(problem, ALL)
-    known = candidates(stock["modes"][0])
-    neutral = [c for c in known[1:] if c.workspace <= known[0].workspace and c.notes == known[0].notes][:4]
-    assert len(neutral) == 4
-    folder = tmp_path / "snapshot"
-    preload.write_snapshot(
-        folder, preload.choice(problem, *[c.field() for c in neutral], stock_field(known[0]))
-    )
+    known = preload.known(problem)
+    winners = neutral(known)[:4]
+    assert len(winners) == 4
+    folder = preload.store(tmp_path / "snapshot", problem, *winners, stock=known[0])
     got = preload.raw(problem, ALL, env=preload.env(folder))
-    assert ids(got["modes"][0]) == [*[c.id for c in neutral[:3]], *ids(stock["modes"][0])]
+    assert ids(got["modes"][0]) == [*[c.id for c in winners[:3]], *ids(preload.stock(problem, ALL)["modes"][0])]
 
 
 def test_a_tuning_serves_a_stricter_alignment_and_no_looser_one(preload, tmp_path):
-    winner, first = middle_winner(preload.stock(Problem(), ALL))
-    folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(Problem(align=8), winner.field(), stock_field(first)))
+    known = preload.known(Problem())
+    winner = middle_winner(known)
+    folder = preload.store(tmp_path / "snapshot", Problem(align=8), winner, stock=known[0])
     got = preload.raw(Problem(align=16), "modes=a", env=preload.env(folder))
     assert ids(got["modes"][0])[0] == winner.id
     looser = Problem(align=4)
@@ -151,18 +132,17 @@ def test_other_problems_pass_through(preload, served):
         assert preload.raw(other, env=preload.env(folder)) == preload.raw(other)
 
 
-def test_graphs_of_another_form_pass_through(preload, served, tmp_path):
+def test_graphs_of_another_form_pass_through(preload, served, counters):
     _, folder, _ = served(FORMS["fwd_f16"])
     relu = Problem(epilogue="relu")
-    counters = tmp_path / "counters"
     assert preload.raw(relu, env=preload.env(folder, counters=counters)) == preload.raw(relu)
     assert read_counters(counters)[0]["passed"] == 2
 
 
 def test_the_canary_gets_its_own_choice(preload, tmp_path):
     problem = FORMS["fwd_f16"]
-    known = candidates(preload.stock(problem, ALL)["modes"][0])
-    stable, canary = [c for c in known[1:] if c.workspace <= known[0].workspace][:2]
+    known = preload.known(problem)
+    stable, canary = neutral(known)[:2]
     folder = tmp_path / "snapshot"
     stock = stock_field(known[0])
     preload.write_snapshot(
@@ -216,46 +196,41 @@ count = graph.get_execution_plan_count()
 print(count, graph.get_plan_name_at_index(0), graph.get_workspace_size_plan_at_index(0))
 """
 
-FRONTEND_FORMS = {
-    "fwd_f16": Problem(),
-    "fwd_f32": Problem(type="f32"),
-    "fwd_bf16": Problem(type="bf16"),
-    "bwd_data": Problem(op="bwd_data"),
-    "bwd_filter": Problem(op="bwd_filter"),
-    "grouped": Problem(x=(32, 128, 28, 28), w=(128, 4, 3, 3)),
-    "three_d": Problem(x=(2, 32, 16, 28, 28), w=(64, 32, 3, 3, 3)),
-    "bias_relu": Problem(epilogue="bias+relu"),
-}
+
+
+def frontend(preload, folder, problem, env, program=FRONTEND):
+    """The lines that the stock package's program prints of a problem, with cuDNN as the raw programs have it."""
+    script = folder / "program.py"
+    script.write_text(program)
+    kind = problem.op if problem.op != "fwd" else problem.epilogue or "fwd"
+    command = [sys.executable, str(script), str(preload.profile), repr((problem.x, problem.w, kind, problem.type))]
+    return preload.run(command, {**env, "LD_LIBRARY_PATH": preload.cudnn_folder}).stdout.splitlines()
+
+
+FRONTEND_FORMS = ["fwd_f32_nhwc", "fwd_bf16", "bwd_data_f16", "bwd_filter_f16", "grouped", "three_d"]
 
 
 @pytest.mark.parametrize(
-    "form", ["fwd_f16", "bias_relu"] + [pytest.param(form, marks=pytest.mark.ci) for form in list(FRONTEND_FORMS)[1:-1]]
+    "problem",
+    [FORMS["fwd_f16"], Problem(epilogue="bias+relu"), *(pytest.param(FORMS[form], marks=pytest.mark.ci) for form in FRONTEND_FORMS)],
+    ids=["fwd_f16", "bias_relu", *FRONTEND_FORMS],
 )
-def test_the_stock_frontend_package_is_served(preload, form, tmp_path):
-    problem = FRONTEND_FORMS[form]
-    winner, first = middle_winner(preload.stock(problem, ALL))
-    folder, counters = tmp_path / "snapshot", tmp_path / "counters"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(first)))
-    script = tmp_path / "program.py"
-    script.write_text(FRONTEND)
-    kind = problem.op if problem.op != "fwd" else problem.epilogue or "fwd"
-    command = [sys.executable, str(script), str(preload.profile), repr((problem.x, problem.w, kind, problem.type))]
+def test_the_stock_frontend_package_is_served(preload, served, problem, tmp_path, counters):
+    winner, folder, _ = served(problem)
 
     def run(policy):
         env = preload.env(folder if policy else None, policy or "", counters=counters)
-        # cuDNN as the raw programs have it, whatever else is installed.
-        env["LD_LIBRARY_PATH"] = preload.cudnn_folder
-        count, name, workspace = preload.run(command, env).stdout.split()
+        count, name, workspace = frontend(preload, tmp_path, problem, env)[-1].split()
         return int(count), name.replace("_", ","), int(workspace)
 
     stock_count, stock_name, _ = run(None)
-    assert stock_name == first.id
+    assert stock_name == preload.known(problem)[0].id
     count, name, workspace = run("reorder")
     # Later versions of the package drop the winner's second place by themselves.
     assert count in (stock_count, stock_count + 1)
     assert (name, workspace) == (winner.id, winner.workspace)
     count, name, workspace = run("truncate")
-    print(f"{form}: {stock_count} plans, served {count}")
+    print(f"{problem.text}: {stock_count} plans, served {count}")
     assert (name, workspace) == (winner.id, winner.workspace)
     assert count <= 3 < stock_count
     assert read_counters(counters)[-1]["plans_own"] == 0

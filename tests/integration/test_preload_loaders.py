@@ -7,16 +7,15 @@ import sys
 
 import pytest
 
-from harness.preload import ALL, Problem, candidates, ids, read_counters, stock_field
+from harness.cudnn_shapes import library
+from harness.preload import ALL, Problem, ids, neutral, read_counters
 
 
 @pytest.fixture(scope="module")
 def served(preload, tmp_path_factory):
-    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
-    folder = tmp_path_factory.mktemp("loaders") / "snapshot"
-    preload.write_snapshot(folder, preload.choice(Problem(), winner.field(), stock_field(known[0])))
-    return winner, folder
+    known = preload.known(Problem())
+    winner = neutral(known)[0]
+    return winner, preload.store(tmp_path_factory.mktemp("loaders") / "snapshot", Problem(), winner, stock=known[0])
 
 
 # The program, how it loads which library, and how it is reached.
@@ -33,12 +32,11 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_way(preload, served, tmp_path, way):
+def test_way(preload, served, counters, way):
     winner, folder = served
     program, prefix, reached = WAYS[way]
     if prefix:
         prefix = [prefix[0], str(preload.lib / f"libconvtune_{prefix[1]}.so")]
-    counters = tmp_path / "counters"
     env = preload.env(folder, counters=counters)
     got = preload.raw(Problem(), ALL, "modes=a", env=env, program=program, prefix=prefix)
     stock = preload.stock(Problem(), ALL)["modes"][0]
@@ -82,11 +80,8 @@ print(hasattr(ctypes.CDLL("libc.so.6"), "cudnnBackendFinalize"))
 def test_dlsym_is_the_c_librarys_for_everything_else(preload, served, tmp_path):
     """RTLD_NEXT means the library behind the caller, which the C library tells by the return address."""
     _, folder = served
-    source, library = tmp_path / "counts.c", tmp_path / "counts.so"
-    source.write_text(COUNTS)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     env = preload.env(folder)
-    env["LD_PRELOAD"] += f" {library}"
+    env["LD_PRELOAD"] += f" {library(tmp_path / 'counts.so', COUNTS)}"
     done = preload.run([sys.executable, "-c", ASKS], env)
     assert done.stdout.splitlines() == ["4321", "True", "False"]
 
@@ -109,9 +104,8 @@ int main(int argc, char** argv) {
 
 def test_a_program_that_was_linked_with_an_older_glibc_is_reached(preload, served, tmp_path):
     _, folder = served
-    source, program = tmp_path / "program.c", tmp_path / "program"
-    source.write_text(OLD_REFERENCE)
-    subprocess.run(["cc", "-o", program, source], check=True)
+    program = tmp_path / "program"
+    subprocess.run(["cc", "-x", "c", "-", "-o", program], input=OLD_REFERENCE, text=True, check=True)
     env = preload.env(folder, LD_LIBRARY_PATH=preload.cudnn_folder)
     done = preload.run([str(program), "cudnnBackendFinalize", "cudnnCreate"], env)
     hooked, passed = done.stdout.splitlines()
@@ -143,11 +137,8 @@ print(ctypes.CDLL(None).answer_of_the_layer(), ctypes.CDLL(None).strncmp(b"a", b
 
 def test_another_librarys_dlsym_is_still_asked(preload, served, tmp_path):
     _, folder = served
-    source, library = tmp_path / "layer.c", tmp_path / "layer.so"
-    source.write_text(LAYER)
-    subprocess.run(["cc", "-shared", "-fPIC", "-fno-builtin", "-o", library, source], check=True)
     env = preload.env(folder)
-    env["LD_PRELOAD"] += f" {library}"
+    env["LD_PRELOAD"] += f" {library(tmp_path / 'layer.so', LAYER, '-fno-builtin')}"
     assert preload.run([sys.executable, "-c", ASKS_LAYER], env).stdout.split() == ["4242", "0"]
 
 
@@ -164,11 +155,9 @@ print(other.cudnnBackendCreateDescriptor(15, ctypes.byref(descriptor)), descript
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside_cudnn_9"])
 def test_another_version_of_cudnn_is_left_alone(preload, served, tmp_path, beside):
     _, folder = served
-    source, library = tmp_path / "other.c", tmp_path / "libcudnn.so.8"
-    source.write_text(OTHER)
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcudnn.so.8", "-o", library, source], check=True)
+    other = library(tmp_path / "libcudnn.so.8", OTHER, "-Wl,-soname,libcudnn.so.8")
     script = f"import ctypes; ctypes.CDLL({str(preload.cudnn_library)!r})\n" * beside + ASKS_OTHER
-    done = preload.run([sys.executable, "-c", script, str(library)], preload.env(folder))
+    done = preload.run([sys.executable, "-c", script, str(other)], preload.env(folder))
     assert done.stdout.split() == ["0", "8"]
 
 
@@ -180,21 +169,20 @@ HOOKS = {
     *(f"cudnnFindConvolution{op}Algorithm{ex}"
       for op in ("Forward", "BackwardData", "BackwardFilter") for ex in ("", "Ex")),
 }  # fmt: skip
-LIBRARY = "libconvtune_preload.so"
 
 
-def readelf(option, path):
-    return subprocess.check_output(["readelf", "-W", option, str(path)], text=True)
+def readelf(preload, option):
+    return subprocess.check_output(["readelf", "-W", option, preload.lib / "libconvtune_preload.so"], text=True)
 
 
 def test_only_the_hooks_are_exported(preload):
-    symbols = readelf("--dyn-syms", preload.lib / LIBRARY)
+    symbols = readelf(preload, "--dyn-syms")
     exported = set(re.findall(r"(?:GLOBAL|WEAK|UNIQUE)\s+DEFAULT\s+(?!UND)\w+\s+(\S+)", symbols))
     assert exported == HOOKS
 
 
 def test_libc_alone_is_needed(preload):
-    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", readelf("--dynamic", preload.lib / LIBRARY))
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", readelf(preload, "--dynamic"))
     assert set(needed) <= {"libc.so.6", "ld-linux-x86-64.so.2"}
 
 
@@ -202,12 +190,12 @@ def test_glibc_2_34_is_enough(preload):
     built_with = tuple(int(n) for n in os.confstr("CS_GNU_LIBC_VERSION").split()[1].split(".")[:2])
     if built_with > (2, 36):
         pytest.skip("a newer glibc than Debian 12's: what is for other machines is built on Debian 12")
-    versions = re.findall(r"Name: GLIBC_(\d+)\.(\d+)", readelf("--version-info", preload.lib / LIBRARY))
+    versions = re.findall(r"Name: GLIBC_(\d+)\.(\d+)", readelf(preload, "--version-info"))
     assert versions
     assert max((int(major), int(minor)) for major, minor in versions) <= (2, 34)
 
 
 def test_nothing_runs_when_it_is_loaded(preload):
     """Constructors: the compiler's own frame_dummy at most."""
-    sizes = re.findall(r"\(INIT_ARRAYSZ\)\s+(\d+)", readelf("--dynamic", preload.lib / LIBRARY))
+    sizes = re.findall(r"\(INIT_ARRAYSZ\)\s+(\d+)", readelf(preload, "--dynamic"))
     assert all(int(size) <= 8 for size in sizes)

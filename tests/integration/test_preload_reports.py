@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from harness.preload import ALL, Candidate, Problem, candidates, read_counters, stock_field
+from harness.preload import ALL, Candidate, Problem, neutral, read_counters
 
 HEADER = struct.Struct("<4sHHII112s320s")
 MISS, PLAN, LEGACY = 1, 2, 3
@@ -48,17 +48,10 @@ def misses(listener):
     return [struct.unpack("<II", rest) for kind, _, _, rest in listener.received() if kind == MISS]
 
 
-def fake_env(preload, env):
-    """Execution needs a GPU: a cuDNN that is real but for that.
-
-    Beside it lies no library of precompiled engines, which makes it another
-    library configuration: see fake_choice.
-    """
-    return {**env, "LD_LIBRARY_PATH": str(preload.lib / "fakes-cudnn")}
-
-
-def fake_choice(preload, *args):
-    return preload.choice(*args, environment=preload.environment.replace("lib=full", "lib=graph_jit_only"))
+def store_for_fake(preload, folder, *winners, stock):
+    """For the environment that programs are in with preload.fake_env."""
+    environment = preload.environment.replace("lib=full", "lib=graph_jit_only")
+    preload.store(folder, Problem(), *winners, stock=stock, environment=environment)
 
 
 def test_a_miss_without_a_snapshot(preload, folder, listener):
@@ -80,10 +73,9 @@ def test_a_miss_says_which_problem_and_environment(preload, folder, listener):
 
 
 def test_reasons(preload, folder, listener):
-    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    stock = stock_field(known[0])
+    known = preload.known(Problem())
     for candidate, expected in ((Candidate(known[1].id, 32, 0), NOT_NEUTRAL), (Candidate("eng9999", 0, 0), REFUSED)):
-        preload.write_snapshot(folder, preload.choice(Problem(), candidate.field(), stock))
+        preload.store(folder, Problem(), candidate, stock=known[0])
         preload.raw(Problem(), "modes=a", env=preload.env(folder))
         assert misses(listener) == [(expected, 1)]
     preload.write_snapshot(folder)
@@ -116,51 +108,32 @@ def observed(listener):
 
 @pytest.mark.parametrize("stored", [False, True], ids=["missing", "known"])
 def test_observe_tells_of_the_plan_that_a_program_settles_on(preload, folder, listener, stored):
-    stock = preload.stock(Problem(), ALL)
-    known = candidates(stock["modes"][0])
+    known = preload.known(Problem())
     if stored:
-        preload.write_snapshot(folder, fake_choice(preload, Problem(), known[2].field(), stock_field(known[0])))
-    env = fake_env(preload, preload.env(folder, "observe"))
+        store_for_fake(preload, folder, known[2], stock=known[0])
+    env = preload.fake_env(preload.env(folder, "observe"))
     got = preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
-    assert got["modes"][0] == stock["modes"][0]
+    assert got["modes"][0] == preload.stock(Problem(), ALL)["modes"][0]
     ((name, workspace, executions, built),) = observed(listener)
     assert (name, workspace) == (known[-1].id, known[-1].workspace)
     assert built == len(known) and executions == 16
 
 
-def test_a_program_that_does_not_search_teaches_nothing(preload, folder, listener):
-    env = fake_env(preload, preload.env(folder, "observe"))
-    preload.raw(Problem(), "build=first", "modes=a", "execute=30", env=env)
+@pytest.mark.parametrize("args", [("build=first", "execute=30"), (ALL, "execute=5")], ids=["no search", "too few executions"])
+def test_what_no_program_settled_on_teaches_nothing(preload, folder, listener, args):
+    preload.raw(Problem(), "modes=a", *args, env=preload.fake_env(preload.env(folder, "observe")))
     assert observed(listener) == []
-
-
-def test_too_few_executions_teach_nothing(preload, folder, listener):
-    env = fake_env(preload, preload.env(folder, "observe"))
-    preload.raw(Problem(), ALL, "modes=a", "execute=5", env=env)
-    assert observed(listener) == []
-
-
-def test_a_served_plan_teaches_nothing_and_is_counted(preload, folder, listener, tmp_path):
-    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
-    preload.write_snapshot(folder, fake_choice(preload, Problem(), winner.field(), stock_field(known[0])))
-    counters = tmp_path / "counters"
-    env = fake_env(preload, preload.env(folder, "truncate", counters=counters))
-    preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
-    assert observed(listener) == []
-    totals = read_counters(counters)[0]
-    assert (totals["executions"], totals["executions_served"]) == (32, 32)
 
 
 def capture_env(preload, env, first, last):
     """The executions from first to last, counted from 1, go into a CUDA graph."""
     driver = preload.reachable("fakes-cuda/libcuda.so.1")
-    return {**fake_env(preload, env), "LD_PRELOAD": f"{preload.preload}:{driver}", "FAKE_CAPTURE": f"{first}-{last}"}
+    return {**preload.fake_env(env), "LD_PRELOAD": f"{preload.preload}:{driver}", "FAKE_CAPTURE": f"{first}-{last}"}
 
 
-def test_a_plan_that_goes_into_a_cuda_graph_is_what_a_program_settled_on(preload, folder, listener, tmp_path):
-    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    search, counters = 2 * len(known), tmp_path / "counters"
+def test_a_plan_that_goes_into_a_cuda_graph_is_what_a_program_settled_on(preload, folder, listener, counters):
+    known = preload.known(Problem())
+    search = 2 * len(known)
     env = capture_env(preload, preload.env(folder, "observe", counters=counters), search + 3, search + 6)
     preload.raw(Problem(), ALL, "modes=a", "execute=6", env=env)
     ((name, workspace, executions, _),) = observed(listener)
@@ -169,9 +142,8 @@ def test_a_plan_that_goes_into_a_cuda_graph_is_what_a_program_settled_on(preload
     assert (totals["executions"], totals["captured"], totals["learned"]) == (search + 2, 4, 1)
 
 
-def test_a_plan_that_was_captured_right_after_the_search_teaches_nothing(preload, folder, listener, tmp_path):
-    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    search, counters = 2 * len(known), tmp_path / "counters"
+def test_a_plan_that_was_captured_right_after_the_search_teaches_nothing(preload, folder, listener, counters):
+    search = 2 * len(preload.known(Problem()))
     env = capture_env(preload, preload.env(folder, "observe", counters=counters), search + 1, search + 30)
     preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
     assert observed(listener) == []
@@ -179,22 +151,21 @@ def test_a_plan_that_was_captured_right_after_the_search_teaches_nothing(preload
     assert (totals["executions"], totals["captured"]) == (search, 30)
 
 
-def test_a_served_plan_in_a_cuda_graph_is_counted_and_teaches_nothing(preload, folder, listener, tmp_path):
-    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
-    winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
-    preload.write_snapshot(folder, fake_choice(preload, Problem(), winner.field(), stock_field(known[0])))
-    counters = tmp_path / "counters"
-    env = capture_env(preload, preload.env(folder, "truncate", counters=counters), 11, 20)
+@pytest.mark.parametrize(("captured", "eager"), [(0, 32), (10, 22)], ids=["eager", "in a CUDA graph"])
+def test_a_served_plan_teaches_nothing_and_is_counted(preload, folder, listener, counters, captured, eager):
+    known = preload.known(Problem())
+    store_for_fake(preload, folder, neutral(known)[0], stock=known[0])
+    env = preload.env(folder, "truncate", counters=counters)
+    env = capture_env(preload, env, 11, 10 + captured) if captured else preload.fake_env(env)
     preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
     assert observed(listener) == []
     totals = read_counters(counters)[0]
-    assert (totals["executions"], totals["executions_served"]) == (22, 22)
-    assert (totals["captured"], totals["captured_served"]) == (10, 10)
+    assert (totals["executions"], totals["executions_served"]) == (eager, eager)
+    assert (totals["captured"], totals["captured_served"]) == (captured, captured)
 
 
 @pytest.mark.parametrize("call", ["find", "findex"])
-def test_legacy_results_are_told_once(preload, folder, listener, call, tmp_path):
-    counters = tmp_path / "counters"
+def test_legacy_results_are_told_once(preload, folder, listener, call, counters):
     env = preload.env(folder, "observe", counters=counters)
     preload.run(preload.command([f"call={call}", "repeat=3"], "convtune-legacy-calls"), env)
     told = [rest for kind, _, _, rest in listener.received() if kind == LEGACY]

@@ -1,12 +1,9 @@
 """A limit on the workspace: what an unmodified program is offered keeps to it, cuDNN's own choices too."""
 
-import json
-import sys
-
 import pytest
 
-from harness.preload import ALL, FORMS, REPO, Problem, candidates, ids, read_counters, stock_field
-from test_preload_graph import FRONTEND
+from harness.preload import ALL, FORMS, Problem, candidates, ids, read_counters
+from test_preload_graph import FRONTEND, frontend
 
 # Its first choice needs more than others of its list do, which the tests find out first.
 BACKWARD = Problem(op="bwd_filter")
@@ -28,11 +25,10 @@ def between(known):
 
 
 @pytest.mark.parametrize("policy", ["reorder", "observe"])
-def test_nothing_that_is_offered_needs_more(preload, tmp_path, policy):
+def test_nothing_that_is_offered_needs_more(preload, counters, policy):
     stock = preload.stock(BACKWARD, ALL)
     known = [candidates(mode) for mode in stock["modes"]]
     limit = between(known[0])
-    counters = tmp_path / "counters"
     got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, policy=policy, counters=counters))
     for mode, own in zip(got["modes"], known, strict=True):
         kept = [c for c in own if c.workspace <= limit]
@@ -43,42 +39,34 @@ def test_nothing_that_is_offered_needs_more(preload, tmp_path, policy):
     assert counted["limited"] >= 1 and counted["over_limit"] == 0
 
 
-def test_a_limit_that_nothing_exceeds_changes_nothing(preload, tmp_path):
+def test_a_limit_that_nothing_exceeds_changes_nothing(preload, counters):
     stock = preload.stock(BACKWARD, ALL)
     most = max(c["workspace"] for c in offered(stock))
-    counters = tmp_path / "counters"
     assert preload.raw(BACKWARD, ALL, env=limited(preload, most, counters=counters)) == stock
     counted = read_counters(counters)[0]
     assert (counted["limited"], counted["over_limit"]) == (0, 0)
 
 
-def test_where_a_modes_own_list_has_nothing_small_enough_it_gives_fallbacks(preload, tmp_path):
+def test_where_a_modes_own_list_has_nothing_small_enough_it_gives_fallbacks(preload, counters):
     """On an A100 no config of mode A's list for this problem does without workspace; two of FALLBACK's do."""
-    profile = tmp_path / "a100.json"
-    properties = json.loads((REPO / "deploy/profiles/nvidia-a100.json").read_text())["properties"]
-    profile.write_text(json.dumps(properties, separators=(",", ":")))
-    problem = Problem(nhwc=False)
+    problem, profile = Problem(nhwc=False), preload.profile_of("nvidia-a100")
     ask = lambda modes, env=None: candidates(preload.raw(problem, ALL, f"profile={profile}", f"modes={modes}", env=env)["modes"][0])
     assert all(c.workspace > 0 for c in ask("a")), "mode A has one by itself"
     free = [c for c in ask("f") if c.workspace == 0]
-    counters = tmp_path / "counters"
     assert free and ask("a", limited(preload, 0, counters=counters)) == free
     counted = read_counters(counters)[0]
     assert (counted["limited"], counted["over_limit"]) == (1, 0)
 
 
-def test_where_nothing_small_enough_can_be_built_another_modes_is_offered(preload, tmp_path):
+def test_where_nothing_small_enough_can_be_built_another_modes_is_offered(preload, counters):
     """cuDNN tells the workspace of a config too of which no plan can be built, as some can only with the card."""
     problem = Problem()
-    # Execution needs no GPU here, and engines can be taken away: a cuDNN that is real but for that.
-    fake = lambda env: {**env, "LD_LIBRARY_PATH": str(preload.lib / "fakes-cudnn")}
-    ask = lambda mode, env: candidates(preload.raw(problem, ALL, f"modes={mode}", env=fake(env))["modes"][0])
+    ask = lambda mode, env: candidates(preload.raw(problem, ALL, f"modes={mode}", env=preload.fake_env(env))["modes"][0])
     engine = lambda c: c.id.split(",")[0].removeprefix("eng")
     free = {mode: [c for c in ask(mode, preload.env(None)) if c.workspace == 0] for mode in "af"}
     engines = {engine(c) for c in free["a"]}
     left = {c.id for c in free["f"] if engine(c) not in engines}
     assert free["a"] and left
-    counters = tmp_path / "counters"
     env = limited(preload, 0, counters=counters, FAKE_UNBUILT=",".join(engines))
     got = ask("a", env)
     assert got and {c.id for c in got} <= left
@@ -92,7 +80,7 @@ def everything(preload, problem):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_without_any_workspace_what_needs_none_is_left_of_whatever_mode(preload, form, tmp_path):
+def test_without_any_workspace_what_needs_none_is_left_of_whatever_mode(preload, form):
     """A mode of whose list nothing keeps to the limit gives another mode's."""
     problem = FORMS[form]
     free = {c["id"] for c in everything(preload, problem) if c["workspace"] == 0}
@@ -102,39 +90,34 @@ def test_without_any_workspace_what_needs_none_is_left_of_whatever_mode(preload,
         assert {c["id"] for c in mode["configs"]} <= free if free else mode == own
 
 
-def test_stored_winners_keep_to_it_as_well(preload, tmp_path):
-    known = candidates(preload.stock(BACKWARD, ALL)["modes"][0])
+def test_stored_winners_keep_to_it_as_well(preload, tmp_path, counters):
+    known = preload.known(BACKWARD)
     limit = between(known)
     large = max(known, key=lambda c: c.workspace)
     small = [c for c in known if c.workspace <= limit][-1]
-    folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(BACKWARD, large.field(), small.field(), stock_field(large)))
+    folder = preload.store(tmp_path / "snapshot", BACKWARD, large, small, stock=large)
     allow = {"CONVTUNE_PRELOAD_ALLOW": "notes,workspace"}
     assert ids(preload.raw(BACKWARD, ALL, env=preload.env(folder, **allow))["modes"][0])[0] == large.id
     got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, **allow))
     assert ids(got["modes"][0]) == [small.id, *[c.id for c in known if c.workspace <= limit]]
-    counters = tmp_path / "counters"
     got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, "truncate", counters=counters, **allow))
     assert ids(got["modes"][0])[0] == small.id
     assert all(0 <= c["workspace"] <= limit for c in offered(got))
     assert read_counters(counters)[0]["plans_own"] == 0, "truncate is there to save plans"
 
 
-def test_graphs_of_a_form_that_is_never_served_keep_to_it(preload, tmp_path):
+def test_graphs_of_a_form_that_is_never_served_keep_to_it(preload, counters):
     unknown = Problem(epilogue="add+bias")
     free = {c["id"] for c in everything(preload, unknown) if c["workspace"] == 0}
     assert free and any(c["workspace"] > 0 for c in everything(preload, unknown)), "the limit would change nothing"
-    counters = tmp_path / "counters"
     got = preload.raw(unknown, ALL, env=limited(preload, 0, counters=counters))
     assert offered(got) and {c["id"] for c in offered(got)} <= free
     counted = read_counters(counters)[0]
     assert counted["passed"] == 2 and counted["limited"] >= 1
 
 
-def test_threads_are_offered_the_same_and_one_plan_is_built_for_it(preload, tmp_path):
-    counters = tmp_path / "counters"
-    limit = between(candidates(preload.stock(BACKWARD, ALL)["modes"][0]))
-    env = limited(preload, limit, counters=counters)
+def test_threads_are_offered_the_same_and_one_plan_is_built_for_it(preload, counters):
+    env = limited(preload, between(preload.known(BACKWARD)), counters=counters)
     alone = preload.raw(BACKWARD, "modes=a", env=env)
     lines = preload.raw(BACKWARD, "modes=a", "threads=32", "repeat=5", env=env)
     assert len(lines) == 160 and all(line == alone for line in lines)
@@ -145,7 +128,7 @@ def test_threads_are_offered_the_same_and_one_plan_is_built_for_it(preload, tmp_
 
 
 def test_the_kill_switches_lift_it(preload, tmp_path):
-    limit = between(candidates(preload.stock(BACKWARD, ALL)["modes"][0]))
+    limit = between(preload.known(BACKWARD))
     folder = tmp_path / "snapshot"
     folder.mkdir()
     (folder / "disabled").touch()
@@ -160,16 +143,7 @@ print(*[graph.get_workspace_size_plan_at_index(i) for i in range(count)])
 
 
 def test_the_stock_frontend_package_is_offered_nothing_that_needs_more(preload, tmp_path):
-    script = tmp_path / "program.py"
-    script.write_text(FRONTEND + WORKSPACES)
-    problem = BACKWARD
-    command = [sys.executable, str(script), str(preload.profile), repr((problem.x, problem.w, problem.op, problem.type))]
-
-    def run(env):
-        # cuDNN as the raw programs have it, whatever else is installed.
-        env["LD_LIBRARY_PATH"] = preload.cudnn_folder
-        return [int(size) for size in preload.run(command, env).stdout.splitlines()[-1].split()]
-
+    run = lambda env: [int(size) for size in frontend(preload, tmp_path, BACKWARD, env, FRONTEND + WORKSPACES)[-1].split()]
     stock = run(preload.env(None))
     limit = stock[0] - 1
     assert any(size <= limit for size in stock) and limit >= 0
@@ -179,12 +153,9 @@ def test_the_stock_frontend_package_is_offered_nothing_that_needs_more(preload, 
 
 
 @pytest.mark.ci
-def test_engines_that_are_known_to_be_wrong_are_left_out_of_cudnns_own_list(preload, tmp_path):
+def test_engines_that_are_known_to_be_wrong_are_left_out_of_cudnns_own_list(preload, counters):
     """shipped/6: engine 23 of backward data in three dimensions. cuDNN lists it for an A100, and for two dimensions too."""
-    profile = tmp_path / "a100.json"
-    properties = json.loads((REPO / "deploy/profiles/nvidia-a100.json").read_text())["properties"]
-    profile.write_text(json.dumps(properties, separators=(",", ":")))
-    counters = tmp_path / "counters"
+    profile = preload.profile_of("nvidia-a100")
     ask = lambda problem, env=None: ids(preload.raw(problem, ALL, f"profile={profile}", "modes=a", env=env)["modes"][0])
     served = lambda policy="reorder", **extra: preload.env(preload.folder / "nowhere", policy, counters=counters, **extra)
     cube = Problem(op="bwd_data", x=(2, 64, 8, 28, 28), w=(64, 64, 3, 3, 3))

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 
@@ -102,6 +103,13 @@ def candidates(mode):
     ]
 
 
+def neutral(known):
+    """Those behind the first that may take its place unasked."""
+    found = [c for c in known[1:] if c.notes & ~known[0].notes == 0 and c.workspace <= known[0].workspace]
+    assert found, "no neutral candidate behind the stock choice"
+    return found
+
+
 def stock_field(candidate):
     return f"stock=;notes={candidate.notes};workspace={candidate.workspace}"
 
@@ -122,10 +130,15 @@ class Machine:
             # Its runtime has to be the first library of a program that knows nothing of it.
             needed = subprocess.check_output(["ldd", str(self.preload)], text=True).splitlines()
             self.first = [next(line.split()[2] for line in needed if "libasan" in line)]
-        self.profile = folder / "h200.json"
-        properties = json.loads((REPO / "deploy/profiles/nvidia-h200.json").read_text())["properties"]
-        self.profile.write_text(json.dumps(properties, separators=(",", ":")))
+        self.profile = self.profile_of("nvidia-h200")
         self._stock = {}
+
+    def profile_of(self, name):
+        """A file with what cuDNN is told of that device."""
+        path = self.folder / f"{name}.json"
+        properties = json.loads((REPO / f"deploy/profiles/{name}.json").read_text())["properties"]
+        path.write_text(json.dumps(properties, separators=(",", ":")))
+        return path
 
     def reachable(self, name):
         """A library's path, or a link to it where its own has a space, which separates names in LD_PRELOAD."""
@@ -170,6 +183,12 @@ class Machine:
         text = problem if isinstance(problem, str) else problem.text
         return "\t".join(["choice", environment or self.environment, channel, text, *fields])
 
+    def store(self, folder, problem, *winners, stock=None, **where):
+        """The folder, with a snapshot that has these candidates; `stock` is what cuDNN lists first, where the snapshot says it."""
+        fields = [winner.field() for winner in winners] + ([stock_field(stock)] if stock else [])
+        self.write_snapshot(folder, self.choice(problem, *fields, **where))
+        return folder
+
     def env(self, snapshot, policy="reorder", counters=None, **extra):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_"))}
         if snapshot is not None:
@@ -184,6 +203,13 @@ class Machine:
             if counters:
                 env["CONVTUNE_PRELOAD_COUNTERS"] = str(counters)
         return {**env, **extra}
+
+    def fake_env(self, env):
+        """Execution needs a GPU: a cuDNN that is real but for that, and of which engines can be taken away.
+
+        Beside it lies no library of precompiled engines, which makes it another library configuration.
+        """
+        return {**env, "LD_LIBRARY_PATH": str(self.lib / "fakes-cudnn")}
 
     def command(self, args, program="convtune-raw-linked"):
         return [str(self.bin / program), *args]
@@ -215,6 +241,35 @@ class Machine:
         if key not in self._stock:
             self._stock[key] = self.raw(problem, *more)
         return self._stock[key]
+
+    def known(self, problem):
+        """What can be built of cuDNN's own list, in its order."""
+        return candidates(self.stock(problem, ALL)["modes"][0])
+
+
+def _rewritten(change):
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
+def _replaced(make):
+    def replace(path):
+        path.unlink()
+        make(path)
+
+    return replace
+
+
+# What becomes of a snapshot's file, and what the counters say of it. That every byte counts is held by db/snapshot's unit tests.
+UNREADABLE = {
+    "absent": (lambda path: path.unlink(), "no such file"),
+    "empty": (_rewritten(lambda whole: b""), "not a snapshot"),
+    "cut_short": (_rewritten(lambda whole: whole[:300]), "too short"),
+    "damaged": (_rewritten(lambda whole: whole[:-3] + bytes([whole[-3] ^ 0x55]) + whole[-2:]), "checksum does not match"),
+    "older": (_rewritten(lambda whole: whole[:8] + struct.pack("<I", 1) + whole[12:]), "of another format version"),
+    "a_folder": (_replaced(lambda path: path.mkdir()), "not a snapshot"),
+    "a_pipe": (_replaced(os.mkfifo), "not a snapshot"),
+    "a_link_to_itself": (_replaced(lambda path: path.symlink_to(path)), "cannot be opened"),
+}
 
 
 def read_counters(path):

@@ -7,7 +7,6 @@ import resource
 import socket
 import ssl
 import statistics
-import threading
 import time
 
 import grpc
@@ -19,39 +18,18 @@ from harness.daemon import free_port, wait_until
 from harness.fakes import script
 from harness.http2 import (DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS,
                            Connection, call_headers, frame)  # fmt: skip
+from harness.look_ups import LookUps
 from harness.problems import numbered, numbered_list
 from test_metrics import scrape, values
 
 
-def connect(address):
-    """A bare connection to "unix:PATH" or "HOST:PORT"; None if it is refused."""
-    try:
-        if address.startswith("unix:"):
-            end = socket.socket(socket.AF_UNIX)
-            end.settimeout(5)
-            end.connect(address[5:])
-            return end
-        host, port = address.rsplit(":", 1)
-        return socket.create_connection((host, int(port)), timeout=5)
-    except OSError:
-        return None
-
-
-class Storm:
-    """Connections that are opened and kept; refused ones are opened again."""
-
-    def __init__(self, address, count):
-        self._held = []
-        for _ in range(count):
-            end = connect(address)
-            if end is not None:
-                with contextlib.suppress(OSError):
-                    end.sendall(PREFACE + frame(SETTINGS))
-                self._held.append(end)
-
-    def close(self):
-        for end in self._held:
-            end.close()
+def storm(address, count):
+    """Connections that are opened and kept; those that are refused are left out."""
+    held = []
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            held.append(Connection(address))
+    return held
 
 
 def files_of(pid):
@@ -76,13 +54,14 @@ def test_a_storm_of_connections_costs_the_storm(fake_daemon, certificates, trans
     with Client(address, credentials=credentials) as known:
         assert known.tune(numbered(1)).succeeded_count == 1
         for _ in range(waves):
-            storm = Storm(address, 3 * limit)
+            held = storm(address, 3 * limit)
             for _ in range(50):
                 assert known.get_one(numbered(1), timeout=5).WhichOneof("outcome") == "answer"
             # What is left are files for the database and for workers.
             assert files_of(daemon.pid) <= limit
             assert known.tune(numbered(1), force=True).succeeded_count == 1
-            storm.close()
+            for connection in held:
+                connection.close()
 
             def answers():
                 with Client(address, credentials=credentials) as new, contextlib.suppress(grpc.RpcError):
@@ -174,25 +153,6 @@ def test_the_queue_is_bounded_and_says_when_to_come_back(fake_daemon):
         assert client.tuning.CreateTuningJob(problems=[{"text": numbered(900000)}]).name
 
 
-class Callers(threading.Thread):
-    """A client that looks up as fast as it can; keeps statuses and times."""
-
-    def __init__(self, daemon, text, stop):
-        super().__init__()
-        self._daemon, self._text, self._stop_event = daemon, text, stop
-        self.times, self.errors = [], []
-
-    def run(self):
-        with self._daemon.client() as client:
-            while not self._stop_event.is_set():
-                began = time.monotonic()
-                try:
-                    client.get_one(self._text, timeout=30)
-                except grpc.RpcError as error:
-                    self.errors.append(error.code().name)
-                self.times.append(time.monotonic() - began)
-
-
 class Hoarders:
     """Connections that ask for answers and never read one: their windows stay shut."""
 
@@ -244,7 +204,7 @@ def test_readers_that_do_not_read_cost_bounded_memory(fake_daemon, long_run):
 
 
 def test_look_ups_stay_close_to_their_unloaded_time_beside_a_flood(fake_daemon, long_run):
-    """Beside clients that tune and list without a pause; the ratio is printed, that none fails is asserted."""
+    """Beside clients that look up without a pause; the ratio is printed, that none fails is asserted."""
     text = numbered(1)
     daemon = fake_daemon(env=script(measure_delay_ms=1)).start()
     seconds = 30 if long_run else 2
@@ -261,16 +221,11 @@ def test_look_ups_stay_close_to_their_unloaded_time_beside_a_flood(fake_daemon, 
             return statistics.quantiles(times, n=100)[98]
 
         alone = p99(seconds)
-        stop = threading.Event()
-        flood = [Callers(daemon, text, stop) for _ in range(8)]
-        for caller in flood:
-            caller.start()
-        try:
-            loaded = p99(seconds)
-        finally:
-            stop.set()
+        flood = [LookUps(daemon, text) for _ in range(8)]
+        with contextlib.ExitStack() as callers:
             for caller in flood:
-                caller.join()
+                callers.enter_context(caller)
+            loaded = p99(seconds)
         print(f"look-up p99: {alone * 1e3:.2f} ms alone, {loaded * 1e3:.2f} ms beside 8 clients that never "
               f"pause: {loaded / alone:.1f} times as long")  # fmt: skip
         assert [caller.errors for caller in flood] == [[]] * 8

@@ -6,14 +6,13 @@ import json
 import os
 import resource
 import subprocess
-import urllib.request
 
 import grpc
 import pytest
 
-from harness.daemon import free_port, wait_until
+from harness.daemon import wait_until
 from harness.problems import numbered
-from test_metrics import values
+from test_metrics import scrape, values
 
 PIPE_BYTES = 4096
 LOST = 'convtune_log_lost_lines_total{kind="%s"}'
@@ -39,9 +38,8 @@ def piped(daemons):
         yield start
 
 
-def scraped(port):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
-        return values(reply.read().decode())
+def metrics(daemon):
+    return values(scrape(daemon))
 
 
 def compact(client, times=1):
@@ -74,8 +72,7 @@ def test_what_waits_for_a_slow_reader_is_there(piped):
 
 def test_lines_that_cannot_be_written_are_counted_and_told_of_later(daemons):
     """Beyond the limit on a file's size write fails, and SIGXFSZ would end the daemon."""
-    port = free_port()
-    daemon = daemons("--devices", "none", "--log-format", "json", "--metrics-address", f"127.0.0.1:{port}").start()
+    daemon = daemons("--devices", "none", "--log-format", "json", "--metrics-address", "127.0.0.1:0").start()
     size = daemon.log_path.stat().st_size
     with daemon.client() as client:
         compact(client)
@@ -87,7 +84,7 @@ def test_lines_that_cannot_be_written_are_counted_and_told_of_later(daemons):
             except grpc.RpcError as error:  # the database cannot grow either
                 compact_error = error
         assert daemon.running(), "SIGXFSZ ended it"
-        lost = scraped(port)[LOST % "audit"]
+        lost = metrics(daemon)[LOST % "audit"]
         assert lost >= 3, compact_error
         resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         compact(client)
@@ -128,16 +125,16 @@ def test_a_write_ahead_log_that_is_removed_is_noticed(fake_daemon):
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_socket_whose_file_is_gone_is_told_of(daemons, replaced):
-    port = free_port()
-    daemon = daemons("--devices", "none", "--metrics-address", f"127.0.0.1:{port}").start()
-    assert scraped(port)["convtune_sockets_lost"] == 0
+    daemon = daemons("--devices", "none", "--metrics-address", "127.0.0.1:0").start()
+    lost = lambda: metrics(daemon)["convtune_sockets_lost"]
+    assert lost() == 0
     daemon.socket.rename(daemon.socket.with_suffix(".old"))
     if replaced:
         daemon.socket.write_text("")
-    wait_until(lambda: scraped(port)["convtune_sockets_lost"] == 1, 30, "the metric")
+    wait_until(lambda: lost() == 1, 30, "the metric")
     wait_until(lambda: f"{daemon.socket} was removed or replaced" in daemon.log(), 5, "the log")
     daemon.socket.with_suffix(".old").rename(daemon.socket)
-    wait_until(lambda: scraped(port)["convtune_sockets_lost"] == 0, 30, "the metric")
+    wait_until(lambda: lost() == 0, 30, "the metric")
     assert daemon.log().count("was removed or replaced") == 1
     assert daemon.stop() == 0
 

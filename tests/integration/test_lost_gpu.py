@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import time
-import urllib.request
 
 import pytest
 
@@ -18,6 +17,7 @@ from harness.daemon import LIVENESS, READINESS, wait_until
 from harness.fakes import script
 from harness.look_ups import LookUps
 from harness.problems import numbered
+from test_metrics import scrape, values
 
 CARD = "0000:01:00.0"
 LOST = [48, 62, 64, 74, 79, 95, 119]
@@ -63,17 +63,8 @@ def watched(fake_daemon, card):
 
 
 def metrics(daemon):
-    url = re.search(r"metrics at (http://\S+)", daemon.log())
-    if url is None:
-        return None  # built without them
-    with urllib.request.urlopen(url[1], timeout=20) as reply:
-        lines = reply.read().decode().splitlines()
-    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-
-
-def device(client):
-    (only,) = client.tuning.ListDevices().devices
-    return only
+    """None where it was built without them."""
+    return values(scrape(daemon)) if "metrics at" in daemon.log() else None
 
 
 def becomes(daemon, serving):
@@ -86,11 +77,11 @@ def becomes(daemon, serving):
 
 def assert_lost(daemon, client, what):
     assert daemon.health(LIVENESS) == daemon.health(READINESS) == "SERVING"
-    state = device(client)
+    state = client.device()
     assert state.state == 5 and what in state.reason  # DEVICE_STATE_UNAVAILABLE
-    if (values := metrics(daemon)) is not None:
-        assert values['convtune_device_lost{device="gpu:0"}'] == "1"
-        (is_in,) = [k for k, v in values.items() if k.startswith("convtune_device_state{") and v == "1"]
+    if (counted := metrics(daemon)) is not None:
+        assert counted['convtune_device_lost{device="gpu:0"}'] == 1
+        (is_in,) = [k for k, v in counted.items() if k.startswith("convtune_device_state{") and v == 1]
         assert 'state="unavailable"' in is_in
     assert client.get_one(numbered(0)).WhichOneof("outcome") == "answer"
 
@@ -133,28 +124,28 @@ def test_an_applications_xid_only_restarts_the_worker(watched, card, long_run):
     with daemon.client() as client:
         for problem, xid in enumerate(xids):
             assert client.tune(numbered(2 * problem)).succeeded_count == 1
-            before = device(client)
+            before = client.device()
             card.xid(xid)
-            wait_until(lambda: device(client).worker_pid == 0, 10, "the worker's end")  # noqa: B023
+            wait_until(lambda: client.device().worker_pid == 0, 10, "the worker's end")  # noqa: B023
             assert client.tune(numbered(2 * problem + 1)).succeeded_count == 1
-            after = device(client)
+            after = client.device()
             assert after.worker_pid != before.worker_pid
             assert after.worker_starts == before.worker_starts + 1 and after.worker_deaths == 0
             assert daemon.health("devices") == daemon.health(LIVENESS) == "SERVING"
-        if (values := metrics(daemon)) is not None:
-            assert values['convtune_device_xids_total{device="gpu:0",kind="application"}'] == str(len(xids))
-            assert values['convtune_device_lost{device="gpu:0"}'] == "0"
+        if (counted := metrics(daemon)) is not None:
+            assert counted['convtune_device_xids_total{device="gpu:0",kind="application"}'] == len(xids)
+            assert counted['convtune_device_lost{device="gpu:0"}'] == 0
 
 
 def test_a_notice_changes_nothing(watched, card):
     daemon = watched()
     with daemon.client() as client:
         assert client.tune(numbered(0)).succeeded_count == 1
-        before = device(client)
+        before = client.device()
         card.xid(63)
         wait_until(lambda: "Xid 63" in daemon.log(), 10, "the notice")
         assert client.tune(numbered(1)).succeeded_count == 1
-        assert device(client).worker_pid == before.worker_pid
+        assert client.device().worker_pid == before.worker_pid
 
 
 @pytest.mark.long

@@ -112,6 +112,11 @@ class Client:
             pass
         return job
 
+    def device(self):
+        """The only device."""
+        (device,) = self.tuning.ListDevices().devices
+        return device
+
     def info(self):
         return self.maintenance.GetServerInfo(timeout=10)
 

@@ -4,12 +4,13 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pytest
 
 from harness import clean  # first: whatever follows meets the environment that it leaves
-from harness import postgres
+from harness import postgres, python_package
 from harness.certificates import Certificates
 from harness.cli import Cli
 from harness.daemon import Daemon
@@ -208,6 +209,15 @@ def pytest_runtest_makereport(item):
     report = outcome.get_result()
     if report.when == "call":
         item.call_report = report
+
+
+@pytest.fixture(scope="session")
+def ct():
+    """The Python package."""
+    sys.path.insert(0, str(python_package.install()))
+    import convtune.client
+
+    return convtune
 
 
 @pytest.fixture(scope="session")

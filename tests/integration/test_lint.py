@@ -163,14 +163,11 @@ def test_on_a_gpu_nothing_is_timed(fake_daemon, cli, tmp_path):
 def test_a_model_is_read_by_the_python_package(profile, tmp_path):
     onnx = pytest.importorskip("onnx")
     from harness import python_package
-    from onnx import TensorProto, helper
+    from harness.onnx_models import model, node, tensor, zeros
 
-    weight = helper.make_tensor("w", TensorProto.FLOAT16, [768, 3, 16, 16], bytes(768 * 3 * 16 * 16 * 2), raw=True)
-    shape = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["n", 3, 224, 224])
-    node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[16, 16])
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["n", 768, 14, 14])
-    onnx.save(helper.make_model(helper.make_graph([node], "g", [shape], [out], [weight]), ir_version=8,
-                                opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "vit.onnx")  # fmt: skip
+    half, kernel = onnx.TensorProto.FLOAT16, (768, 3, 16, 16)
+    patches = node("Conv", ["x", "w"], "y", strides=kernel[2:])
+    onnx.save(model([patches], [tensor("x", ["n", 3, 224, 224], half)], zeros("w", kernel, half), elem_type=half), tmp_path / "vit.onnx")
     env = {"PYTHONPATH": str(python_package.install()), "CONVTUNE_PYTHON": sys.executable}
     result = profile(env=env)("lint", tmp_path / "vit.onnx", "--batch", "8", "--github", "--fail-on=warning")
     assert result.code == 1, result

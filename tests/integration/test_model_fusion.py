@@ -1,51 +1,24 @@
 """Operations that runtimes fuse with a convolution: as problems of a model, and as the interposer sees them."""
 
-import sys
+import dataclasses
 
 import pytest
 from onnx import TensorProto, helper
 
-from harness import python_package
+from harness import onnx_models
+from harness.onnx_models import node, tensor, zeros
 from harness.preload import Problem as RawProblem
-
-
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-    import convtune.onnx
-    import convtune.problem_key
-
-    return convtune
-
-
-def tensor(name, shape, elem_type=TensorProto.FLOAT):
-    return helper.make_tensor_value_info(name, elem_type, shape)
-
-
-def zeros(name, shape, elem_type=TensorProto.FLOAT):
-    size = 2 if elem_type == TensorProto.FLOAT16 else 4
-    for dim in shape:
-        size *= dim
-    return helper.make_tensor(name, elem_type, shape, bytes(size), raw=True)
 
 
 def network(nodes, *constants, elem_type=TensorProto.FLOAT, outputs=("y",)):
     """Nodes behind x, of 64 channels; w is 64x64x3x3 and b a bias."""
-    weights = [zeros("w", (64, 64, 3, 3), elem_type), zeros("b", (64,), elem_type), *constants]
-    graph = helper.make_graph(
-        nodes, "g", [tensor("x", ["n", 64, 14, 14], elem_type)], [tensor(o, None, elem_type) for o in outputs], weights
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    weights = [zeros("w", (64, 64, 3, 3), elem_type), zeros("b", (64,), elem_type)]
+    inputs = [tensor("x", ["n", 64, 14, 14], elem_type)]
+    return onnx_models.model(nodes, inputs, *weights, *constants, outputs=outputs, elem_type=elem_type)
 
 
-def conv(x, y, bias=True, op="Conv", more=(), **attributes):
-    return helper.make_node(op, [x, "w", *(["b"] if bias else []), *more], [y], name=y, pads=[1, 1, 1, 1], **attributes)
-
-
-def node(op, inputs, output):
-    return helper.make_node(op, inputs, [output])
+def conv(x, y, bias=True, more=(), **attributes):
+    return onnx_models.conv(x, y, inputs=["w", *(["b"] if bias else []), *more], **attributes)
 
 
 def relu(**options):
@@ -59,7 +32,7 @@ def residual(conv_first=True):
 
 def normalised():
     constants = [zeros(name, (64,)) for name in ("scale", "shift", "mean", "var")]
-    norm = helper.make_node("BatchNormalization", ["a", "scale", "shift", "mean", "var"], ["c"])
+    norm = node("BatchNormalization", ["a", "scale", "shift", "mean", "var"], "c")
     return network([conv("x", "a", bias=False), norm, node("Relu", ["c"], "y")], *constants)
 
 
@@ -134,7 +107,7 @@ def test_a_fused_problem_is_counted_once_for_each_run_and_gradients_are_not_fuse
 
 def test_what_is_behind_a_body_or_read_in_one_is_not_fused(ct):
     inner = helper.make_graph([node("Relu", ["a"], "r")], "b", [], [tensor("r", None)])
-    nodes = [conv("x", "a"), helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)]
+    nodes = [conv("x", "a"), node("If", ["c"], "y", then_branch=inner, else_branch=inner)]
     condition = helper.make_tensor("c", TensorProto.BOOL, [], [True])
     assert epilogues(ct, network(nodes, condition)) == [PLAIN]
     # Nor where a body reads it as well.
@@ -144,8 +117,6 @@ def test_what_is_behind_a_body_or_read_in_one_is_not_fused(ct):
 
 def test_a_problem_says_its_epilogue(ct):
     plain = ct.Problem("fwd", (1, 64, 14, 14), (64, 64, 1, 1), (0, 0), (0, 0), (1, 1), (1, 1), dtype="f16", layout="nhwc")
-    import dataclasses
-
     fused = dataclasses.replace(plain, epilogue="bias", mid="f16", acc="f16")
     assert "epilogue=bias" in str(fused) and "mid=f16" in str(fused) and "acc=f16" in str(fused)
     text = "fwd,x=1x64x14x14,w=64x64x1x1,nhwc,f16,acc=f16,epilogue=bias,mid=f16"

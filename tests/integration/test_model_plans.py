@@ -7,26 +7,18 @@ import sys
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from conftest import PROGRAMS
 from harness import python_package
+from harness.onnx_models import node
+from test_model_fusion import conv, network
 
 PROFILE = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "profiles" / "nvidia-h200.json"
 
 
 def residual_block():
     """A convolution with a ReLU, and one with an addition before the ReLU."""
-    zeros = [helper.make_tensor("w", TensorProto.FLOAT, (64, 64, 3, 3), bytes(4 * 64 * 64 * 9), raw=True)]
-    zeros.append(helper.make_tensor("b", TensorProto.FLOAT, (64,), bytes(4 * 64), raw=True))
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a"], ["c"]),
-        helper.make_node("Conv", ["c", "w", "b"], ["d"], pads=[1, 1, 1, 1]), helper.make_node("Add", ["d", "x"], ["s"]),
-        helper.make_node("Relu", ["s"], ["y"]),
-    ]  # fmt: skip
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64, 14, 14])
-    graph = helper.make_graph(nodes, "g", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], zeros)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return network([conv("x", "a"), node("Relu", ["a"], "c"), conv("c", "d"), node("Add", ["d", "x"], "s"), node("Relu", ["s"], "y")])
 
 
 @pytest.fixture

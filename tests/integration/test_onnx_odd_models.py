@@ -1,80 +1,52 @@
 """convtune.onnx and models that are not as simple as they look: what is refused, and what is said."""
 
-import sys
-
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from harness import python_package
+from harness import onnx_models, python_package
+from harness.onnx_models import conv, node, refusal, tensor, zeros
 
 
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-
-    return convtune.onnx
-
-
-def tensor(name, shape, elem_type=TensorProto.FLOAT):
-    return helper.make_tensor_value_info(name, elem_type, shape)
-
-
-def model(nodes, inputs, *more, output="y"):
-    """Weights w are 8x8x3x3; `more` are further initializers."""
-    weight = helper.make_tensor("w", TensorProto.FLOAT, (8, 8, 3, 3), bytes(8 * 8 * 9 * 4), raw=True)
-    graph = helper.make_graph(nodes, "g", inputs, [tensor(output, None)], [weight, *more])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
-
-
-def conv(x="x", y="y", op="Conv", inputs=("w",), **attributes):
-    return helper.make_node(op, [x, *inputs], [y], name=f"{op}-{y}", pads=[1, 1, 1, 1], **attributes)
+def model(nodes, inputs, *constants):
+    """w is 8x8x3x3."""
+    return onnx_models.model(nodes, inputs, zeros("w", (8, 8, 3, 3)), *constants)
 
 
 def reshaped(*dims):
     """A network whose first convolution follows the batch, and whose second does not."""
     shape = helper.make_tensor("shape", TensorProto.INT64, [len(dims)], dims)
-    nodes = [conv(y="a"), helper.make_node("Reshape", ["a", "shape"], ["b"]), conv("b", "y")]
+    nodes = [conv(y="a"), node("Reshape", ["a", "shape"], "b"), conv("b", "y")]
     return nodes, shape
 
 
-def refusal(ct, made, **options):
-    from convtune import ModelError
-
-    with pytest.raises(ModelError) as error:
-        ct.problems(made, **options)
-    return str(error.value)
-
-
 def test_other_inputs_may_have_a_fixed_first_dimension(ct):
-    made = model([conv(), helper.make_node("Identity", ["t"], ["u"])], [tensor("x", ["N", 8, 9, 9]), tensor("t", [1])])
-    assert [p.x[0] for p in ct.problems(made, [8, 2])] == [8, 2]
-    fixed = model([conv(), helper.make_node("Identity", ["t"], ["u"])], [tensor("x", [4, 8, 9, 9]), tensor("t", [1])])
-    assert [p.x[0] for p in ct.problems(fixed, [4])] == [4]
+    made = model([conv(), node("Identity", ["t"], "u")], [tensor("x", ["N", 8, 9, 9]), tensor("t", [1])])
+    assert [p.x[0] for p in ct.onnx.problems(made, [8, 2])] == [8, 2]
+    fixed = model([conv(), node("Identity", ["t"], "u")], [tensor("x", [4, 8, 9, 9]), tensor("t", [1])])
+    assert [p.x[0] for p in ct.onnx.problems(fixed, [4])] == [4]
     assert "the model has the fixed batch 4, asked for is 8" in refusal(ct, fixed, batch_sizes=[8])
 
 
 def test_a_weight_that_is_an_input_gets_no_batch(ct):
-    nodes = [helper.make_node("Conv", ["x", "k", "b"], ["a"], pads=[1, 1, 1, 1]), conv("a")]
+    nodes = [conv(y="a", inputs=("k", "b")), conv("a")]
     inputs = [tensor("x", ["N", 8, 9, 9]), tensor("k", ["K", 8, 3, 3]), tensor("b", ["K"])]
     made = model(nodes, inputs)
     message = refusal(ct, made, batch_sizes=[2])
     assert message == "model: dims: input k needs a size for K: it is no data, and the batch is not for it"
-    found = ct.problems(made, batch_sizes=[2], dims={"K": 8})
+    found = ct.onnx.problems(made, batch_sizes=[2], dims={"K": 8})
     assert [(p.x[0], p.w[0]) for p in found] == [(2, 8)]
     # Weights that are computed of an input are none of the data either.
-    turned = helper.make_node("Transpose", ["k"], ["t"], perm=[1, 0, 2, 3])
+    turned = node("Transpose", ["k"], "t", perm=[1, 0, 2, 3])
     made = model([turned, conv(inputs=("t",))], [tensor("x", ["N", 8, 9, 9]), tensor("k", [8, "K", 3, 3])])
-    assert [p.w for p in ct.problems(made, [4], dims={"K": 16})] == [(16, 8, 3, 3)]
+    assert [p.w for p in ct.onnx.problems(made, [4], dims={"K": 16})] == [(16, 8, 3, 3)]
 
 
 def test_a_dimension_without_a_name_is_given_by_its_place(ct, tmp_path, capsys):
     made = model([conv()], [tensor("x", [None, 8, None, None])])
     assert refusal(ct, made).startswith("model: dims: input x needs a size for x:2")
     assert "those that it has: x:0, x:2, x:3" in refusal(ct, made, dims={"H": 9})
-    found = ct.problems(made, [4], dims={"x:2": 9, "x:3": [7, 8]})
+    found = ct.onnx.problems(made, [4], dims={"x:2": 9, "x:3": [7, 8]})
     assert [p.x for p in found] == [(4, 8, 9, 7), (4, 8, 9, 8)]
     from convtune.__main__ import main
 
@@ -85,27 +57,24 @@ def test_a_dimension_without_a_name_is_given_by_its_place(ct, tmp_path, capsys):
 
 
 def test_what_no_convolution_depends_on_needs_no_size(ct):
-    nodes = [conv(), helper.make_node("Relu", ["tokens"], ["u"])]
+    nodes = [conv(), node("Relu", ["tokens"], "u")]
     made = model(nodes, [tensor("x", ["N", 8, 9, 9]), tensor("tokens", ["sequence", "width"])])
-    assert [p.x[0] for p in ct.problems(made, [4])] == [4]
+    assert [p.x[0] for p in ct.onnx.problems(made, [4])] == [4]
 
 
 def integer_convolution():
-    weight = helper.make_tensor("w8", TensorProto.UINT8, (8, 8, 3, 3), bytes(8 * 8 * 9), raw=True)
-    made = model([helper.make_node("ConvInteger", ["x", "w8"], ["y"])], [tensor("x", ["N", 8, 9, 9], TensorProto.UINT8)], weight)
-    made.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
-    return made
+    weight, x = zeros("w8", (8, 8, 3, 3), TensorProto.UINT8), tensor("x", ["N", 8, 9, 9], TensorProto.UINT8)
+    return onnx_models.model([node("ConvInteger", ["x", "w8"], "y")], [x], weight, elem_type=TensorProto.INT32)
 
 
 def deformable_convolution():
-    node = helper.make_node("DeformConv", ["x", "w", "o"], ["y"], kernel_shape=[3, 3])
-    made = model([node], [tensor("x", ["N", 8, 9, 9]), tensor("o", ["N", 18, 7, 7])])
-    made.opset_import[0].version = 19
-    return made
+    deform = node("DeformConv", ["x", "w", "o"], "y", kernel_shape=[3, 3])
+    inputs = [tensor("x", ["N", 8, 9, 9]), tensor("o", ["N", 18, 7, 7])]
+    return onnx_models.model([deform], inputs, zeros("w", (8, 8, 3, 3)), opset=19)
 
 
 def no_convolution():
-    return model([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", ["N", 8])])
+    return model([node("Relu", ["x"], "y")], [tensor("x", ["N", 8])])
 
 
 @pytest.mark.parametrize(
@@ -117,15 +86,13 @@ def no_convolution():
     ],
 )
 def test_a_model_of_which_nothing_can_be_tuned_is_not_warm(ct, make, reasons, verdict, fake_daemon, tmp_path):
-    import convtune
-
-    found = ct.problems(make(), [2])
+    found = ct.onnx.problems(make(), [2])
     assert len(found) == 0 and found.left_out == len(reasons)
     assert [notice.partition(": left out, ")[2] for notice in found.notices[:-1]] == reasons
     assert found.notices[-1] == f"model: there is nothing to tune: {verdict}"
     daemon = fake_daemon().start()
-    with convtune.Client(daemon.address) as client:
-        summary = convtune.warm(make(), client, batch_sizes=[2])
+    with ct.Client(daemon.address) as client:
+        summary = ct.warm(make(), client, batch_sizes=[2])
         assert not summary.is_warm and verdict in str(summary)
     none, good = tmp_path / "none.onnx", tmp_path / "good.onnx"
     onnx.save(make(), none)
@@ -140,11 +107,11 @@ def test_a_model_of_which_nothing_can_be_tuned_is_not_warm(ct, make, reasons, ve
 def test_dequantized_convolutions_are_said(ct):
     scale = helper.make_tensor("s", TensorProto.FLOAT, [], [0.1])
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s"], ["d"]),
-        conv("d", "a"), conv("a", "b"), helper.make_node("QuantizeLinear", ["b", "s"], ["r"]),
-        helper.make_node("DequantizeLinear", ["r", "s"], ["e"]), conv("e"),
+        node("QuantizeLinear", ["x", "s"], "q"), node("DequantizeLinear", ["q", "s"], "d"),
+        conv("d", "a"), conv("a", "b"), node("QuantizeLinear", ["b", "s"], "r"),
+        node("DequantizeLinear", ["r", "s"], "e"), conv("e"),
     ]  # fmt: skip
-    found = ct.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])], scale), [2])
+    found = ct.onnx.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])], scale), [2])
     assert [(p.dtype, count) for p, count in found.items()] == [("f32", 3)]
     (notice,) = found.notices
     assert notice.startswith("model: node Conv-a (Conv) and 1 more: counted as convolutions of the dequantized type")
@@ -153,10 +120,8 @@ def test_dequantized_convolutions_are_said(ct):
 def test_an_empty_batch_is_a_clear_error(ct):
     made = model([conv()], [tensor("x", [0, 8, 9, 9])])
     assert refusal(ct, made) == "model: node Conv-y (Conv): x: must not be empty, has the shape 0x8x9x9"
-    from convtune import Problem
-
     with pytest.raises(ValueError, match="x: must be at least 1 in every dimension, is 0x3x9x9"):
-        Problem("fwd", (0, 3, 9, 9), (8, 3, 3, 3), (0, 0), (0, 0), (1, 1), (1, 1))
+        ct.Problem("fwd", (0, 3, 9, 9), (8, 3, 3, 3), (0, 0), (0, 0), (1, 1), (1, 1))
 
 
 @pytest.mark.parametrize("batches", [[0], [-1], [1, 0], [1.5], [True], []])
@@ -169,7 +134,6 @@ def test_a_dimension_that_no_input_has_is_refused(ct):
     made = model([conv()], [tensor("x", ["N", 8, "height", 9])])
     message = refusal(ct, made, dims={"hieght": 9})
     assert "dims: no input has a dimension named 'hieght'; those that it has: N, height" in message
-    assert "dims: height must be a whole number from 1, is 0" in refusal(ct, made, dims={"height": 0})
 
 
 def test_a_convolution_without_weights_is_refused(ct):
@@ -182,7 +146,7 @@ def test_a_convolution_without_weights_is_refused(ct):
 @pytest.mark.parametrize("shape", [(1, 8, 9, 9), (1, 8, -1, 9)])
 def test_a_batch_that_is_written_into_the_model_is_said(ct, shape):
     nodes, constant = reshaped(*shape)
-    found = ct.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])], constant), [4, 8])
+    found = ct.onnx.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])], constant), [4, 8])
     assert [p.x[0] for p in found][0] == 4
     (notice,) = found.notices
     assert "node Conv-y (Conv): its batch is 1 whatever the model's is" in notice and "Reshape" in notice
@@ -190,17 +154,17 @@ def test_a_batch_that_is_written_into_the_model_is_said(ct, shape):
 
 def test_a_model_that_is_of_one_batch_throughout_is_refused(ct):
     shape = helper.make_tensor("shape", TensorProto.INT64, [4], [1, 8, -1, 9])
-    nodes = [helper.make_node("Reshape", ["x", "shape"], ["b"]), conv("b")]
+    nodes = [node("Reshape", ["x", "shape"], "b"), conv("b")]
     made = model(nodes, [tensor("x", ["N", 8, 9, 9])], shape)
     message = refusal(ct, made, batch_sizes=[4])
     assert "node Conv-y (Conv): batch_sizes: asked for is 4, but its batch is 1" in message
     # As it is, without a word on the batch, it can be read.
-    assert [p.x[0] for p in ct.problems(made)] == [1]
+    assert [p.x[0] for p in ct.onnx.problems(made)] == [1]
 
 
 def test_a_batch_that_is_folded_into_windows_follows(ct):
     nodes, constant = reshaped(-1, 8, 3, 3)
-    found = ct.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])], constant), [2])
+    found = ct.onnx.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])], constant), [2])
     assert ([p.x[0] for p in found], found.notices) == ([2, 18], [])
 
 
@@ -212,13 +176,13 @@ def test_onnx_runtimes_fused_convolutions_count_as_what_they_were(ct):
     made = model(nodes, [tensor("x", ["N", 8, 9, 9])])
     before = made.SerializeToString()
     plain = model([conv(y="a"), conv("a", "y", strides=[2, 2])], [tensor("x", ["N", 8, 9, 9])])
-    assert dict(ct.problems(made, [2], runtime="plain").items()) == dict(ct.problems(plain, [2]).items())
+    assert dict(ct.onnx.problems(made, [2], runtime="plain").items()) == dict(ct.onnx.problems(plain, [2]).items())
     assert made.SerializeToString() == before, "the caller's model was changed"
 
 
 def test_other_domains_convolutions_are_left_out_with_a_notice(ct):
     nodes = [conv(y="a", op="NhwcConv", domain="com.microsoft"), conv()]
-    found = ct.problems(model(nodes, [tensor("x", [1, 8, 9, 9])]))
+    found = ct.onnx.problems(model(nodes, [tensor("x", [1, 8, 9, 9])]))
     assert len(found) == 1
     assert found.notices == [
         "model: node NhwcConv-a (NhwcConv): left out, it is no operator of ONNX but of com.microsoft"
@@ -231,12 +195,12 @@ def test_other_domains_convolutions_are_left_out_with_a_notice(ct):
 def test_what_one_node_cannot_leaves_the_others(ct):
     """Both are legal ONNX: an output_shape beyond what the input reaches, and a convolution of whole numbers."""
     nodes = [
-        helper.make_node("ConvTranspose", ["x", "w"], ["a"], name="grown", strides=[2, 2], output_shape=[19, 20]),
-        helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT32), helper.make_node("Cast", ["w"], ["k"], to=TensorProto.INT32),
-        helper.make_node("Conv", ["i", "k"], ["b"], name="whole"), conv(),
+        node("ConvTranspose", ["x", "w"], "a", name="grown", strides=[2, 2], output_shape=[19, 20]),
+        node("Cast", ["x"], "i", to=TensorProto.INT32), node("Cast", ["w"], "k", to=TensorProto.INT32),
+        node("Conv", ["i", "k"], "b", name="whole"), conv(),
     ]  # fmt: skip
     made = model(nodes, [tensor("x", ["N", 8, "H", 9])])
-    found = ct.problems(made, [1, 2], dims={"H": [9, 8]})
+    found = ct.onnx.problems(made, [1, 2], dims={"H": [9, 8]})
     assert (len(found), found.left_out) == (4, 2)
     for option in ("dtype", "layout"):
         assert refusal(ct, made, dims={"H": 9}, **{option: "bogus"}).startswith(f"model: {option}: must be one of ")
@@ -250,36 +214,35 @@ def test_pads_that_nodes_compute_from_constants_are_known(ct):
     """As torch.onnx.export writes torch.nn.functional.pad."""
     ints = lambda name, *values: helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
     nodes = [
-        helper.make_node("ConstantOfShape", ["four"], ["zeros"]),
-        helper.make_node("Concat", ["ones", "zeros"], ["low_and_high"], axis=0),
-        helper.make_node("Reshape", ["low_and_high", "pairs"], ["by_end"]),
-        helper.make_node("Slice", ["by_end", "last", "first", "zero", "back"], ["turned"]),
-        helper.make_node("Transpose", ["turned"], ["columns"], perm=[1, 0]),
-        helper.make_node("Reshape", ["columns", "flat"], ["row"]),
-        helper.make_node("Cast", ["row"], ["pads"], to=TensorProto.INT64),
-        helper.make_node("Pad", ["x", "pads"], ["padded"], mode="edge"),
+        node("ConstantOfShape", ["four"], "zeros"),
+        node("Concat", ["ones", "zeros"], "low_and_high", axis=0),
+        node("Reshape", ["low_and_high", "pairs"], "by_end"),
+        node("Slice", ["by_end", "last", "first", "zero", "back"], "turned"),
+        node("Transpose", ["turned"], "columns", perm=[1, 0]),
+        node("Reshape", ["columns", "flat"], "row"),
+        node("Cast", ["row"], "pads", to=TensorProto.INT64),
+        node("Pad", ["x", "pads"], "padded", mode="edge"),
         conv("padded", "y"),
     ]
     constants = [ints("four", 4), ints("ones", 0, 1, 0, 1), ints("pairs", -1, 2), ints("last", -1), ints("first", -(2**63) + 1),
                  ints("zero", 0), ints("back", -1), ints("flat", -1)]  # fmt: skip
-    problems = ct.problems(model(nodes, [tensor("x", ["n", 8, 16, 16])], *constants), batch_sizes=[4])
+    problems = ct.onnx.problems(model(nodes, [tensor("x", ["n", 8, 16, 16])], *constants), batch_sizes=[4])
     assert [str(p) for p in problems][0].startswith("fwd,x=4x8x17x17,w=8x8x3x3"), list(problems)
 
 
 def test_a_large_tensor_of_sizes_is_not_computed(ct):
     """A shape of 2^40 elements is refused as unknown, and takes no memory."""
     size = helper.make_tensor("size", TensorProto.INT64, [1], [2**40])
-    nodes = [helper.make_node("ConstantOfShape", ["size"], ["zeros"]), helper.make_node("Pad", ["x", "zeros"], ["p"]), conv("p", "y")]
+    nodes = [node("ConstantOfShape", ["size"], "zeros"), node("Pad", ["x", "zeros"], "p"), conv("p", "y")]
     with pytest.raises(ct.ModelError, match="not known|shape inference failed"):
-        ct.problems(model(nodes, [tensor("x", ["n", 8, 16, 16])], size), batch_sizes=[4])
+        ct.onnx.problems(model(nodes, [tensor("x", ["n", 8, 16, 16])], size), batch_sizes=[4])
 
 
 def test_weights_are_not_copied_into_the_inference_of_shapes(ct, monkeypatch):
-    weight = helper.make_tensor("large", TensorProto.FLOAT, (1024, 8, 3, 3), bytes(1024 * 8 * 9 * 4), raw=True)
-    made = model([conv(y="a"), conv("a", "y", inputs=("large",))], [tensor("x", ["n", 8, 16, 16])], weight)
+    made = model([conv(y="a"), conv("a", inputs=("large",))], [tensor("x", ["n", 8, 16, 16])], zeros("large", (1024, 8, 3, 3)))
     before, sizes, infer = made.SerializeToString(), [], onnx.shape_inference.infer_shapes
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda m, **kw: sizes.append(m.ByteSize()) or infer(m, **kw))
-    problems = ct.problems(made, batch_sizes=[4])
+    problems = ct.onnx.problems(made, batch_sizes=[4])
     assert len(problems) == 2
     assert sizes and max(sizes) < 10_000 < len(before)
     assert made.SerializeToString() == before

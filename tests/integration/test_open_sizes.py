@@ -1,21 +1,11 @@
 """Problems whose sizes are known at run time only: lists and ranges, from Python and on the command line."""
 
-import sys
-
 import pytest
 
 from harness import python_package
 
 OPEN = "fwd,x=[1,4]x8x[16..48/16]x[=],w=8x8x3x3,pad=1,nhwc,f16"
 CLOSED = [f"fwd,x={n}x8x{size}x{size},w=8x8x3x3,pad=1,nhwc,f16" for n in (1, 4) for size in (16, 32, 48)]
-
-
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-
-    return convtune
 
 
 def test_warm_takes_open_sizes(ct, fake_daemon, tmp_path):

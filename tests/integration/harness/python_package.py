@@ -54,12 +54,8 @@ def run(*arguments, python=sys.executable, env=None, stdin=None, timeout=300):
 def one_convolution(path):
     """An ONNX model with a symbolic batch."""
     onnx = pytest.importorskip("onnx")
-    helper = onnx.helper
-    weight = helper.make_tensor("w", 1, (8, 8, 3, 3), bytes(8 * 8 * 9 * 4), raw=True)
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, ["n", 8, 16, 16])],
-        [helper.make_tensor_value_info("y", 1, None)], [weight],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return model
+    from .onnx_models import model, node, tensor, zeros
+
+    made = model([node("Conv", ["x", "w"], "y")], [tensor("x", ["n", 8, 16, 16])], zeros("w", (8, 8, 3, 3)))
+    onnx.save(made, path)
+    return made

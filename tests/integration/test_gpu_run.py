@@ -10,6 +10,7 @@ import tarfile
 import pytest
 
 from conftest import PROGRAMS
+from harness import shell
 from harness.daemon import wait_until
 
 pytestmark = pytest.mark.ci
@@ -37,14 +38,20 @@ def gpu_run(programs, out, *options, **env):
     return subprocess.run(command, env={"PATH": "/usr/bin:/bin", "HOME": str(out), **env}, capture_output=True, text=True)
 
 
+def packed(out):
+    """{name: content} of the only pack."""
+    (pack,) = out.glob("*.tar.gz")
+    with tarfile.open(pack) as tar:
+        return {pathlib.PurePath(m.name).name: tar.extractfile(m).read() for m in tar.getmembers() if m.isfile()}
+
+
 def test_everything_is_tuned_and_packed(programs, tmp_path):
     out = tmp_path / "results"
     done = gpu_run(programs, out)
     assert done.returncode == 0, done.stderr
-    (packed,) = out.iterdir()
-    assert done.stdout == f"{packed}\n"
-    with tarfile.open(packed) as tar:
-        files = {pathlib.PurePath(m.name).name: tar.extractfile(m).read() for m in tar.getmembers() if m.isfile()}
+    (only,) = out.iterdir()
+    assert done.stdout == f"{only}\n"
+    files = packed(out)
     runs = files["runs.txt"].decode().splitlines()
     assert [line.split(" seconds=")[0] for line in runs] == [f"{name} exit=0 budget_ms=2000" for name in RUNS]
     for name in RUNS:
@@ -77,18 +84,14 @@ def test_what_was_measured_is_packed_when_a_run_is_cut_short(programs, tmp_path)
     finally:
         run.terminate()
         run.communicate()
-    (packed,) = out.glob("*.tar.gz")
-    with tarfile.open(packed) as tar:
-        assert {"samples.txt", "tunings.db", "about.txt", f"{RUNS[0]}.json"} <= {pathlib.PurePath(name).name for name in tar.getnames()}
+    assert {"samples.txt", "tunings.db", "about.txt", f"{RUNS[0]}.json"} <= packed(out).keys()
 
 
 def test_problems_get_less_time_where_the_whole_would_take_too_long(programs, tmp_path):
     out = tmp_path / "results"
     done = gpu_run(programs, out, "--minutes", "1", "--only", "fwd:f16:nhwc", "--only", "bwd_data:f16:nhwc")
     assert done.returncode == 0, done.stderr
-    (packed,) = out.iterdir()
-    with tarfile.open(packed) as tar:
-        runs = tar.extractfile("results/runs.txt").read().decode().splitlines()
+    runs = packed(out)["runs.txt"].decode().splitlines()
     assert [line.split()[0] for line in runs] == ["resnet50-fwd-f16-nhwc", "resnet50-bwd_data-f16-nhwc"]
     budgets = [int(line.split("budget_ms=")[1].split()[0]) for line in runs]
     assert budgets[0] < 2000, budgets
@@ -97,12 +100,9 @@ def test_problems_get_less_time_where_the_whole_would_take_too_long(programs, tm
 @pytest.mark.parametrize("status, packs", [(1, True), (2, False)], ids=["a file grew", "an error"])
 def test_a_log_that_grows_while_it_is_packed_loses_no_pack(programs, tmp_path, status, packs):
     """GNU tar ends with 1 where a file changed as it read it."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "tar").write_text(f'#!/bin/sh\necho >> {tmp_path}/tars\n/usr/bin/tar "$@"\nexit {status}\n')
-    (tools / "tar").chmod(0o755)
+    tar = shell.program(tmp_path / "tools" / "tar", f'echo >> {tmp_path}/tars\n/usr/bin/tar "$@"\nexit {status}')
     out = tmp_path / "results"
-    done = gpu_run(programs, out, "--only", "fwd:f16:nhwc", PATH=f"{tools}:/usr/bin:/bin")
+    done = gpu_run(programs, out, "--only", "fwd:f16:nhwc", PATH=f"{tar.parent}:/usr/bin:/bin")
     assert (done.returncode == 0) == packs, done.stderr
     assert len(list(out.glob("*.tar.gz"))) == packs
     assert (tmp_path / "tars").read_text() == "\n"  # one form, one pack
@@ -114,11 +114,13 @@ def test_an_option_that_cannot_be_is_said(programs, tmp_path, option, value):
     assert done.returncode == 1 and option in done.stderr and value in done.stderr
 
 
-def test_a_worker_that_does_not_run_is_said(programs, tmp_path):
+@pytest.mark.parametrize("worker, code, words", [("/bin/false", 1, "convtune-worker does not run"), ("/bin/true", 77, "no GPU")])
+def test_without_a_worker_or_a_card_nothing_is_run(programs, tmp_path, worker, code, words):
     (programs / "convtune-worker").unlink()
-    (programs / "convtune-worker").symlink_to("/bin/false")
+    (programs / "convtune-worker").symlink_to(worker)
     done = gpu_run(programs, tmp_path / "results")
-    assert done.returncode == 1 and "convtune-worker does not run" in done.stderr
+    assert done.returncode == code and words in done.stderr
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_run_that_fails_is_said_and_the_rest_is_packed(programs, tmp_path):
@@ -128,21 +130,11 @@ def test_a_run_that_fails_is_said_and_the_rest_is_packed(programs, tmp_path):
     assert len(list((tmp_path / "results").iterdir())) == 1
 
 
-def test_without_a_card_nothing_is_run(programs, tmp_path):
-    (programs / "convtune-worker").unlink()
-    (programs / "convtune-worker").symlink_to("/bin/true")
-    done = gpu_run(programs, tmp_path / "results")
-    assert done.returncode == 77 and "no GPU" in done.stderr
-    assert not (tmp_path / "results").exists()
-
-
 def test_candidates_with_a_wrong_result_are_named(programs, tmp_path):
     out = tmp_path / "results"
     done = gpu_run(programs, out, "--only", "fwd:f16:nhwc", CONVTUNE_FAKE_SCRIPT="wrong=2")
     assert done.returncode == 0, done.stderr
-    (packed,) = out.iterdir()
-    with tarfile.open(packed) as tar:
-        lines = tar.extractfile("results/samples.txt").read().decode().splitlines()
+    lines = packed(out)["samples.txt"].decode().splitlines()
     named = [line.split("\t") for line in lines if line.startswith("quarantined\t")]
     assert len(named) >= 20
     assert {candidate for _, _, candidate, _ in named} == {"graph:eng2,k2=2"} and all(message for *_, message in named)

@@ -16,7 +16,8 @@ import types
 import pytest
 
 from conftest import PROGRAMS
-from harness.daemon import wait_until
+from harness import shell
+from harness.daemon import alive, wait_until
 from harness.preload import Problem
 from harness.simulator import simulators
 
@@ -212,6 +213,7 @@ if __name__ == "__main__":
     exec(next(g for g in GATES if g.name == sys.argv[1]).do)
 '''
 SLEEP = "time.sleep(600)"
+SLEEP_BESIDE_A_CHILD = f"p = subprocess.Popen([sys.executable, '-c', 'import time; {SLEEP}']); add(kind='child', pid=p.pid); {SLEEP}"
 
 
 @pytest.fixture
@@ -255,13 +257,6 @@ def records(out):
     return [json.loads(line) for line in results(out)["records.jsonl"].splitlines()]
 
 
-def alive(pid):
-    try:
-        return " Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-
-
 def test_steps_run_in_order_and_a_table_comes_after_each(make_kit, tmp_path):
     go = make_kit({"first": {"limit_s": 60}, "second": {"limit_s": 60, "do": "sys.exit('it fell over')"}, "third": {"limit_s": 60}})
     code, said, _ = ended(go(tmp_path / "out"))
@@ -289,8 +284,7 @@ def test_a_later_call_goes_on_with_what_is_left(make_kit, tmp_path):
 
 
 def test_a_step_ends_at_its_limit_with_all_that_it_started(make_kit, tmp_path):
-    child = f"p = subprocess.Popen([sys.executable, '-c', 'import time; {SLEEP}']); add(kind='child', pid=p.pid); {SLEEP}"
-    go = make_kit({"slow": {"limit_s": 1, "do": child}, "next": {"limit_s": 60}})
+    go = make_kit({"slow": {"limit_s": 1, "do": SLEEP_BESIDE_A_CHILD}, "next": {"limit_s": 60}})
     code, said, _ = ended(go(tmp_path / "out"))
     assert code == 1 and "step slow: FAILED" in said and "at its limit" in said
     found = records(tmp_path / "out")
@@ -317,8 +311,7 @@ while not (pack.exists() and packed()):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["asked to end", "killed"])
 def test_nothing_runs_on_when_it_is_ended(make_kit, tmp_path, number):
-    child = f"p = subprocess.Popen([sys.executable, '-c', 'import time; {SLEEP}']); add(kind='child', pid=p.pid); {SLEEP}"
-    go = make_kit({"first": {"limit_s": 60}, "slow": {"limit_s": 300, "do": child}}, settings="PACK_EVERY_S = 0.2")
+    go = make_kit({"first": {"limit_s": 60}, "slow": {"limit_s": 300, "do": SLEEP_BESIDE_A_CHILD}}, settings="PACK_EVERY_S = 0.2")
     out = tmp_path / "out"
     process = go(out)
     wait_until(lambda: (out / "results.tar.gz").exists() and b"child" in results(out).get("records.jsonl", b""), 60, "the step's child")
@@ -609,7 +602,7 @@ def test_which_apis_a_program_reaches_is_read_off_cudnns_own_log(preload, tmp_pa
     assert [gates.LEGACY.match(f) is not None for f in functions] == [True] and not modes and not redirected
 
 
-SANITIZER = """#!/bin/sh
+SANITIZER = """
 while [ "${1#--}" != "$1" ]; do [ "$1" = --log-file ] && log=$2; shift 2; done
 echo '%s' >> "$log"
 exec "$@"
@@ -619,11 +612,8 @@ exec "$@"
 @pytest.mark.parametrize("errors", [0, 2])
 def test_compute_sanitizer_looks_at_a_tuning_of_three_shapes(monkeypatch, tmp_path, convtuned, convtune, fake_worker, errors):
     gates = load("gates.py")
-    (tmp_path / "tools").mkdir()
-    program = tmp_path / "tools" / "compute-sanitizer"
     # In the words of its manual.
-    program.write_text(SANITIZER % (("=========     at void sweep<float>(int*)+0x70\\n" if errors else "") + f"========= ERROR SUMMARY: {errors} errors"))
-    program.chmod(0o755)
+    shell.program(tmp_path / "tools" / "compute-sanitizer", SANITIZER % (("=========     at void sweep<float>(int*)+0x70\\n" if errors else "") + f"========= ERROR SUMMARY: {errors} errors"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
     place = gates.Place(PROGRAMS.parent, tmp_path / "work", fake_worker)
     if errors:
@@ -644,16 +634,14 @@ def test_a_clock_that_is_off_is_sampled_in_spite_of_it(tmp_path):
     (work / "card.json").write_text('{"gpu": "a GPU"}')
     place = gates.Place(tmp_path, work)
     assert gates.lab.IGNORE_CLOCK not in place.worker_env
-    place.questions = tmp_path / "questions"
-    place.questions.write_text("#!/bin/sh\necho delays of 50 and 500 us are OFF: 61.0 and 531.0 us by events\nexit 1\n")
-    place.questions.chmod(0o755)
+    place.questions = shell.program(tmp_path / "questions", "echo delays of 50 and 500 us are OFF: 61.0 and 531.0 us by events\nexit 1")
     with pytest.raises(gates.Failed, match="are OFF: .*; from here on the worker samples in spite of it"):
         gates.delays(place)
     assert place.worker_env[gates.lab.IGNORE_CLOCK] == gates.Place(tmp_path, work).worker_env[gates.lab.IGNORE_CLOCK] == "1"
     (work / "card.json").write_text('{"gpu": "another"}')
     assert gates.lab.IGNORE_CLOCK not in gates.Place(tmp_path, work).worker_env
     # No answer is not an answer.
-    place.questions.write_text("#!/bin/sh\necho no answer: set the device: cudaErrorNoDevice\nexit 2\n")
+    shell.program(place.questions, "echo no answer: set the device: cudaErrorNoDevice\nexit 2")
     (work / "ignore-clock").unlink()
     with pytest.raises(gates.Failed, match="no answer"):
         gates.delays(place)
@@ -665,9 +653,7 @@ def test_a_worker_whose_clock_fails_is_told_to_measure_all_the_same(tmp_path, co
     if not (PROGRAMS / "convtune-worker-sim").exists():
         pytest.skip("convtune-worker-sim was not built (no cuDNN)")
     gates = load("gates.py")
-    worker = tmp_path / "worker"
-    worker.write_text(f"#!/bin/sh\nSIMGPU_NO_SM_0=1 exec {PROGRAMS}/convtune-worker-sim \"$@\"\n")
-    worker.chmod(0o755)
+    worker = shell.program(tmp_path / "worker", f'SIMGPU_NO_SM_0=1 exec {PROGRAMS}/convtune-worker-sim "$@"')
     place = gates.Place(PROGRAMS.parent, tmp_path / "work", worker)
     place.gpu = "a GPU"
     said = gates.served(place)

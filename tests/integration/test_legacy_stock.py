@@ -48,13 +48,6 @@ def test_explain_says_what_a_legacy_caller_would_run(tuned):
     assert [text.split(":")[0] for text, row in rows.items() if row["stock"] == "true"] == ["graph"]
 
 
-def test_within_noise_it_stays_the_answer(tuned):
-    _, run = tuned(0)
-    assert legacy_winner(run) == STOCK
-    explained = run.ok("explain", PROBLEM, "--api", "legacy").out
-    assert "It is also what cuDNN's legacy heuristic would have run (the stock choice)." in explained
-
-
 def test_its_places_survive_a_restart_a_bundle_and_a_recording(tuned, bare_daemon, fake_daemon, cli, tmp_path):
     daemon, run = tuned(0)
     assert ranks(run) == RANKS

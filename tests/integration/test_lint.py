@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from harness import cudnn_versions
+from harness import cudnn_shapes, cudnn_versions, shell
 from harness.fakes import script
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -191,24 +191,18 @@ def test_what_a_model_lacks_is_not_taken_for_a_missing_package(cli, tmp_path):
     ), result
 
 
-def test_bad_input_is_one_error_each(bare_daemon, cli, tmp_path):
-    run = cli(bare_daemon.start())
-    empty = tmp_path / "empty.txt"
-    empty.write_text("# nothing\n")
+def test_a_daemon_that_cannot_list_is_one_error(bare_daemon, cli, tmp_path):
     good = tmp_path / "good.txt"
     good.write_text(NHWC + "\n")
-    for arguments, code, words in [
-        ((tmp_path / "none.csv",), 2, "none.csv"),
-        ((empty,), 2, "must hold at least one problem"),
-        ((good, "--max-workspace", "much"), 2, "--max-workspace"),
-        ((good, "--github", "--csv"), 2, "--github: must stand without --json, --csv"),
-        ((good,), 1, "environment: there is none"),
-        ((good, "--environment", "H200"), 2, "environment: must be a name"),
+    daemon = bare_daemon.start()
+    nobody = cli(None, env={"CONVTUNE_ADDRESS": f"unix:{tmp_path}/no"})
+    for run, options, code, words in [
+        (cli(daemon), (), 1, "environment: there is none"),
+        (cli(daemon), ("--environment", "H200"), 2, "environment: must be a name"),
+        (nobody, (), 4, ""),
     ]:
-        result = run("lint", *arguments)
-        assert (result.code, result.err.count("error: ")) == (code, 1), result
-        assert words in result.err, result
-    assert cli(None, env={"CONVTUNE_ADDRESS": f"unix:{tmp_path}/no"})("lint", good).code == 4
+        result = run("lint", good, *options)
+        assert (result.code, result.err.count("error: ")) == (code, 1) and words in result.err, result
 
 
 BACKWARD = "bwd_data,x=32x64x57x14,w=8x64x3x3,pad=1:2x0:0,stride=2,nchw,f16"
@@ -262,7 +256,6 @@ def test_why_ends_with_1_where_cudnn_has_no_choice_and_says_profiles_beside_each
 
 
 def test_why_does_not_take_a_worker_that_died_for_a_missing_choice(convtune, worker, tmp_path):
-    shim = tmp_path / "shim.so"
     source = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -273,11 +266,10 @@ int cudnnBackendFinalize(void *descriptor) {
   return ((int (*)(void *))dlsym(RTLD_NEXT, "cudnnBackendFinalize"))(descriptor);
 }
 """
-    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", shim], input=source, text=True, check=True)
+    shim = cudnn_shapes.library(tmp_path / "shim.so", source)
     # `why` starts the worker that is beside the program.
     shutil.copy(convtune, tmp_path / "convtune")
-    (tmp_path / "convtune-worker").write_text(f'#!/bin/sh\nLD_PRELOAD={shim} exec {worker} "$@"\n')
-    (tmp_path / "convtune-worker").chmod(0o755)
+    shell.program(tmp_path / "convtune-worker", f'LD_PRELOAD={shim} exec {worker} "$@"')
     (tmp_path / "list.txt").write_text(f"{NHWC}\n{NOTHING}\n")
     done = subprocess.run(
         [tmp_path / "convtune", "why", tmp_path / "list.txt", "--profile", "nvidia-h200", "--json"], capture_output=True, text=True

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from conftest import PROGRAMS
+from harness import shell
 from harness.daemon import LIVENESS, READINESS, wait_until
 from harness.fakes import script
 from harness.look_ups import LookUps
@@ -210,10 +211,13 @@ def test_without_the_drivers_library_the_card_is_used_all_the_same(fake_daemon):
         assert client.tune(numbered(0)).succeeded_count == 1
 
 
+def worker_behind(folder, fake_worker, line):
+    """The fake worker, started behind a line of shell."""
+    return shell.program(folder / "worker", f"{line}\nexec '{fake_worker}' \"$@\"")
+
+
 def test_a_watcher_that_dies_is_said(daemons, fake_worker, tmp_path):
-    worker = tmp_path / "worker"
-    worker.write_text(f'#!/bin/sh\ncase " $* " in *" --watch "*) exit 3 ;; esac\nexec \'{fake_worker}\' "$@"\n')
-    worker.chmod(0o755)
+    worker = worker_behind(tmp_path, fake_worker, 'case " $* " in *" --watch "*) exit 3 ;; esac')
     daemon = daemons("--worker", worker, "--devices", "0", env=script(card=CARD)).start()
     wait_until(lambda: "the process that watches the GPU ended: exit status 3" in daemon.log(), 10, "the warning")
     assert daemon.health("devices") == "SERVING"
@@ -222,10 +226,7 @@ def test_a_watcher_that_dies_is_said(daemons, fake_worker, tmp_path):
 def worker_of_a_card_to_come(folder, fake_worker):
     """A worker that has no GPU before the file is there, and that file."""
     there = folder / "there"
-    worker = folder / "worker"
-    worker.write_text(f'#!/bin/sh\n[ -e {there} ] || case " $* " in *" --probe "*) exit 0 ;; esac\nexec \'{fake_worker}\' "$@"\n')
-    worker.chmod(0o755)
-    return worker, there
+    return worker_behind(folder, fake_worker, f'[ -e {there} ] || case " $* " in *" --probe "*) exit 0 ;; esac'), there
 
 
 @pytest.mark.parametrize(
@@ -257,8 +258,7 @@ def test_a_gpu_that_comes_after_the_start_is_found(daemons, fake_worker, tmp_pat
         wait_until(lambda: "there is a GPU now" in daemon.log(), 20, "somebody who finds the GPU")
         wait_until(lambda: daemon.health(READINESS) == "SERVING", 20, "readiness")
     with daemon.client() as client:
-        (device,) = client.tuning.ListDevices().devices
-        assert device.name == "gpu:0"
+        assert client.device().name == "gpu:0"
         assert client.tune(numbered(1)).succeeded_count == 1
     assert daemon.log().count("starting anew") == 1
     assert daemon.stop() == 0
@@ -284,9 +284,7 @@ def test_starting_anew_is_a_sign_of_life(daemons, fake_worker, short_dir):
 
 def test_no_gpu_is_looked_for_where_none_is_wanted(daemons, fake_worker, tmp_path):
     asked = tmp_path / "asked"
-    worker = tmp_path / "worker"
-    worker.write_text(f'#!/bin/sh\necho >> {asked}\nexec \'{fake_worker}\' "$@"\n')
-    worker.chmod(0o755)
+    worker = worker_behind(tmp_path, fake_worker, f"echo >> {asked}")
     daemon = daemons("--worker", worker, "--devices", "none", "--probe-interval", "50ms").start()
     time.sleep(1)
     assert not asked.exists() and daemon.stop() == 0

@@ -293,24 +293,8 @@ def test_a_step_ends_at_its_limit_with_all_that_it_started(make_kit, tmp_path):
     wait_until(lambda: not any(map(alive, pids)), 30, "the step's processes to end")
 
 
-def test_what_there_is_is_packed_while_a_step_runs(make_kit, tmp_path):
-    """The step waits until its own first record is in the pack."""
-    seen = f"""
-import tarfile
-pack = pathlib.Path({str(tmp_path / "out" / "results.tar.gz")!r})
-def packed():
-    with tarfile.open(pack) as archive:
-        return "results/records.jsonl" in archive.getnames()
-while not (pack.exists() and packed()):
-    time.sleep(0.05)
-"""
-    go = make_kit({"long": {"limit_s": 120, "do": seen}}, settings="PACK_EVERY_S = 0.2")
-    code, said, _ = ended(go(tmp_path / "out"))
-    assert code == 0, said
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["asked to end", "killed"])
-def test_nothing_runs_on_when_it_is_ended(make_kit, tmp_path, number):
+def test_what_there_is_is_packed_while_a_step_runs_and_nothing_runs_on_when_it_is_ended(make_kit, tmp_path, number):
     go = make_kit({"first": {"limit_s": 60}, "slow": {"limit_s": 300, "do": SLEEP_BESIDE_A_CHILD}}, settings="PACK_EVERY_S = 0.2")
     out = tmp_path / "out"
     process = go(out)

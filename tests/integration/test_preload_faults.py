@@ -2,13 +2,12 @@
 
 import json
 import os
-import socket
 import subprocess
 import threading
 
 import pytest
 
-from harness.preload import ALL, UNREADABLE, Candidate, Problem, ids, neutral, read_counters
+from harness.preload import ALL, UNREADABLE, Candidate, Problem, ids, listening, neutral, read_counters
 
 pytestmark = pytest.mark.ci
 
@@ -31,13 +30,6 @@ def winner(known):
 def folder(preload, tmp_path, known, winner):
     """A folder with a good snapshot."""
     return preload.store(tmp_path / "snapshot", PROBLEM, winner, stock=known[0])
-
-
-def listening(folder):
-    """A socket that gets what programs tell the daemon."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.bind(str(folder / "datagrams.sock"))
-    return listener
 
 
 def unchanged(preload, env, *more):
@@ -212,11 +204,6 @@ def test_fork(preload, folder, winner, counters, threads):
     assert all(ids(line["modes"][0])[0] == winner.id for line in lines)
     child, parent = read_counters(counters)
     assert (child["queries"], parent["queries"]) == (1, threads)
-
-
-def test_kill_switch_by_file(preload, folder):
-    (folder / "disabled").touch()
-    assert unchanged(preload, preload.env(folder))
 
 
 def test_kill_switch_by_file_in_mid_run(preload, folder, winner):

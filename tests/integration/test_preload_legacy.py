@@ -6,12 +6,11 @@ cores unless said otherwise. Algorithm 2 needs 4 KiB, 7 is refused.
 """
 
 import json
-import socket
 import struct
 
 import pytest
 
-from harness.preload import Candidate, Legacy, read_counters
+from harness.preload import Candidate, Legacy, listening, read_counters
 
 TENSOR_CORE, FFT, NONDETERMINISTIC = 2, 16, 32
 OPS = pytest.mark.parametrize("op", ["fwd", "bwd_data", "bwd_filter"])
@@ -141,8 +140,7 @@ def test_a_limit_on_memory_holds_for_stored_winners_and_what_comes_behind_them(l
 
 def test_a_limit_on_memory_does_not_hide_from_the_daemon_what_was_found(legacy, tmp_path):
     legacy.folder.mkdir()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(str(legacy.folder / "datagrams.sock"))
+    with listening(legacy.folder) as listener:
         legacy.run("call=find", CONVTUNE_PRELOAD_MAX_WORKSPACE="0")
         told = [listener.recv(4096) for _ in range(2)]  # a miss, and the results
     assert struct.unpack_from("<I", told[1], 448)[0] == 4

@@ -1,35 +1,27 @@
 """What a program tells the daemon: misses, and what it found out by itself."""
 
-import socket
 import struct
 
 import pytest
 
-from harness.preload import ALL, Candidate, Problem, neutral, read_counters
+from harness.preload import ALL, Candidate, Problem, listening, neutral, read_counters
 
 HEADER = struct.Struct("<4sHHII112s320s")
 MISS, PLAN, LEGACY = 1, 2, 3
 NO_ENTRY, NO_ENVIRONMENT, NO_SNAPSHOT, NOT_NEUTRAL, REFUSED = range(1, 6)
 
 
-class Listener:
-    def __init__(self, folder):
-        folder.mkdir(exist_ok=True)
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(str(folder / "datagrams.sock"))
-        self.socket.setblocking(False)
-
-    def received(self):
-        """(kind, environment bytes, problem bytes, rest) of each datagram."""
-        got = []
-        while True:
-            try:
-                data = self.socket.recv(4096)
-            except BlockingIOError:
-                return got
-            magic, version, kind, size, _, environment, problem = HEADER.unpack_from(data)
-            assert (magic, version, size) == (b"CVTD", 1, len(data))
-            got.append((kind, environment, problem, data[HEADER.size :]))
+def received(listener):
+    """(kind, environment bytes, problem bytes, rest) of each datagram."""
+    got = []
+    while True:
+        try:
+            data = listener.recv(4096)
+        except BlockingIOError:
+            return got
+        magic, version, kind, size, _, environment, problem = HEADER.unpack_from(data)
+        assert (magic, version, size) == (b"CVTD", 1, len(data))
+        got.append((kind, environment, problem, data[HEADER.size :]))
 
 
 @pytest.fixture
@@ -39,13 +31,14 @@ def folder(short_dir):
 
 @pytest.fixture
 def listener(folder):
-    listener = Listener(folder)
-    yield listener
-    listener.socket.close()
+    folder.mkdir()
+    with listening(folder) as listener:
+        listener.setblocking(False)
+        yield listener
 
 
 def misses(listener):
-    return [struct.unpack("<II", rest) for kind, _, _, rest in listener.received() if kind == MISS]
+    return [struct.unpack("<II", rest) for kind, _, _, rest in received(listener) if kind == MISS]
 
 
 def store_for_fake(preload, folder, *winners, stock):
@@ -63,7 +56,7 @@ def test_a_miss_says_which_problem_and_environment(preload, folder, listener):
     preload.write_snapshot(folder, f"environment\t{preload.environment}")
     problem = Problem(x=(7, 128, 28, 28), w=(128, 4, 3, 3), type="bf16")
     preload.raw(problem, "modes=a", env=preload.env(folder))
-    ((kind, environment, key, rest),) = listener.received()
+    ((kind, environment, key, rest),) = received(listener)
     assert kind == MISS
     assert struct.unpack("<II", rest) == (NO_ENTRY, 1)
     assert environment[16:80].rstrip(b"\0") == b"nvidia-h200"
@@ -91,13 +84,13 @@ def test_repeated_misses_are_told_in_powers_of_two(preload, folder, listener):
 
 def test_nothing_is_told_where_that_is_switched_off(preload, folder, listener):
     preload.raw(Problem(), env=preload.env(folder, CONVTUNE_PRELOAD_REPORT="0"))
-    assert listener.received() == []
+    assert received(listener) == []
 
 
 def observed(listener):
     """(engine, knobs, workspace, executions, plans built) of the plans that were told."""
     plans = []
-    for kind, _, _, rest in listener.received():
+    for kind, _, _, rest in received(listener):
         if kind == PLAN:
             engine, knob_count, _, _, built, workspace, executions = struct.unpack_from("<qIIIIqQ", rest)
             knobs = [struct.unpack_from("<iIq", rest, 40 + 16 * i)[::2] for i in range(knob_count)]
@@ -168,7 +161,7 @@ def test_a_served_plan_teaches_nothing_and_is_counted(preload, folder, listener,
 def test_legacy_results_are_told_once(preload, folder, listener, call, counters):
     env = preload.env(folder, "observe", counters=counters)
     preload.run(preload.command([f"call={call}", "repeat=3"], "convtune-legacy-calls"), env)
-    told = [rest for kind, _, _, rest in listener.received() if kind == LEGACY]
+    told = [rest for kind, _, _, rest in received(listener) if kind == LEGACY]
     assert len(told) == 1
     (count,) = struct.unpack_from("<I", told[0])
     results = [struct.unpack_from("<iifIq", told[0], 8 + 24 * i) for i in range(count)]
@@ -179,4 +172,4 @@ def test_legacy_results_are_told_once(preload, folder, listener, call, counters)
 def test_heuristic_legacy_calls_teach_nothing(preload, folder, listener):
     env = preload.env(folder, "observe")
     preload.run(preload.command(["call=get"], "convtune-legacy-calls"), env)
-    assert [kind for kind, *_ in listener.received()] == [MISS]
+    assert [kind for kind, *_ in received(listener)] == [MISS]

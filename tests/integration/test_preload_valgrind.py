@@ -2,13 +2,12 @@
 
 import pathlib
 import shutil
-import socket
 import xml.etree.ElementTree as tree
 
 import pytest
 
 from harness.needs import missing
-from harness.preload import FORMS, UNREADABLE, Candidate, Legacy, Problem, neutral, read_counters, stock_field
+from harness.preload import FORMS, UNREADABLE, Candidate, Legacy, Problem, listening, neutral, read_counters, stock_field
 
 NONDETERMINISTIC, KNOWN = 32, (0, 1, Legacy.TENSOR_CORE, 123.0)
 # What stands between an error and who made it.
@@ -56,9 +55,7 @@ def described(error):
 # Ways for a call to go wrong, each with what the counters say of it.
 def a_daemon_that_was_killed(legacy):
     legacy.store(KNOWN, op="bwd_data")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.bind(str(legacy.folder / "datagrams.sock"))
-    listener.close()
+    listening(legacy.folder).close()
 
 
 def refused(legacy):

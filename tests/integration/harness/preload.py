@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -245,6 +246,13 @@ class Machine:
     def known(self, problem):
         """What can be built of cuDNN's own list, in its order."""
         return candidates(self.stock(problem, ALL)["modes"][0])
+
+
+def listening(folder):
+    """A socket that gets what programs tell the daemon of this snapshot's folder."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(folder / "datagrams.sock"))
+    return listener
 
 
 def _rewritten(change):

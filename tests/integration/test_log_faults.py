@@ -123,19 +123,22 @@ def test_a_write_ahead_log_that_is_removed_is_noticed(fake_daemon):
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_socket_whose_file_is_gone_is_told_of(daemons, replaced):
-    daemon = daemons("--devices", "none", "--metrics-address", "127.0.0.1:0").start()
+def test_sockets_whose_files_are_gone_are_told_of(daemons, short_dir):
+    """One is removed, the other is replaced."""
+    other = short_dir / "other"
+    daemon = daemons("--devices", "none", "--metrics-address", "127.0.0.1:0", "--listen", f"unix:{other}").start()
+    sockets = (daemon.socket, other)
     lost = lambda: metrics(daemon)["convtune_sockets_lost"]
     assert lost() == 0
-    daemon.socket.rename(daemon.socket.with_suffix(".old"))
-    if replaced:
-        daemon.socket.write_text("")
-    wait_until(lambda: lost() == 1, 30, "the metric")
-    wait_until(lambda: f"{daemon.socket} was removed or replaced" in daemon.log(), 5, "the log")
-    daemon.socket.with_suffix(".old").rename(daemon.socket)
+    for socket in sockets:
+        socket.rename(socket.with_suffix(".old"))
+    other.write_text("")
+    wait_until(lambda: lost() == 2, 30, "the metric")
+    for socket in sockets:
+        wait_until(lambda s=socket: f"{s} was removed or replaced" in daemon.log(), 5, "the log")
+        socket.with_suffix(".old").rename(socket)
     wait_until(lambda: lost() == 0, 30, "the metric")
-    assert daemon.log().count("was removed or replaced") == 1
+    assert daemon.log().count("was removed or replaced") == 2
     assert daemon.stop() == 0
 
 

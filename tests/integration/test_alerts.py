@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from harness.chart import pod_spec, stored
+from harness.fleet import tune
 from harness.problems import numbered, numbered_list
 from test_fleet_metrics import scrape as scrape_agent
 from test_fleet_metrics import watched  # noqa: F401
-from test_fleet_sharing import tune
 from test_metrics import ALERTS, promtool, scrape, tls_flags, values  # noqa: F401
 
 pytestmark = pytest.mark.ci

@@ -15,7 +15,6 @@ from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered
 from test_example_server import PROFILE
-from test_fleet_sharing import tune
 
 NOTICED = 5  # seconds; Abseil looks at the system's clock every two or so
 SLOW = script(measure_delay_ms=300, prepare_delay_ms=20)  # a tuning of ten seconds or so
@@ -82,13 +81,11 @@ def test_a_tuning_that_spans_a_step_back_gets_to_the_fleet(fleet, fake_daemon, c
 def test_an_agent_goes_on_with_its_exchanges(fleet, nodes, clock, seconds):
     daemon, = nodes(1, agents=False)
     fleet.agent("node-0", daemon, env=clock.env)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     clock.step(seconds)
     time.sleep(NOTICED)
     wait_until(lambda: fleet.node("node-0")["silent_seconds"] < 3, 10, "a heartbeat")
-    tune(daemon, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(daemon, numbered(1))
     fleet.wait_release(fleet.promote()["release"], ["node-0"])
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from harness.daemon import wait_until
 from harness.problems import numbered
-from test_fleet_sharing import tune
 
 
 def last_error(fleet, node):
@@ -19,9 +18,7 @@ def last_error(fleet, node):
 
 def test_a_second_agent_of_another_node_is_refused_while_the_first_works(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    fleet.release([daemon], numbered(0))
     second = fleet.agent("stranger", daemon)
     said = f"the daemon works with the agent of the node {daemon.node} and refuses that of stranger"
     wait_until(lambda: said in second.log(), 20, "the refusal in the agent's log")

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from harness.daemon import unpublished, wait_until
+from harness.fleet import tune, winners
 from harness.problems import numbered, numbered_list
 from test_bans import engine
-from test_fleet_sharing import dump, restore, tune, winners
 
 PROBLEMS = numbered_list(0, 4)
 WHY = ("--reason", "wrong results", "--author", "ann")
@@ -47,7 +47,7 @@ def released(fleet, nodes):
     daemons = nodes(2)
     tune(daemons[0], *PROBLEMS)
     fleet.wait_delivered(len(PROBLEMS))
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    fleet.serve(daemons)
     return daemons, engine(winners(daemons[0], PROBLEMS)[0])
 
 
@@ -224,7 +224,7 @@ def test_only_the_fleet_ends_its_bans_and_who_has_left_it(fleet, released, cli):
 
 def test_only_the_fleet_ends_its_pins_and_who_has_left_it(fleet, released, cli):
     (first, _), _ = released
-    (environment,), = fleet.sql("SELECT text FROM environments")
+    environment = fleet.environment()
     winner, = winners(first, PROBLEMS[:1])
     (other,), *_ = fleet.sql("SELECT c FROM pooled JOIN problems q USING (problem_id), unnest(candidates) c WHERE "
                              f"q.text = '{PROBLEMS[0]}' AND c <> '{winner}' ORDER BY 1")  # fmt: skip
@@ -256,11 +256,11 @@ def test_a_restored_fleets_bans_are_followed_though_its_numbers_come_again(fleet
     fleet.cli.ok("ban", "legacy:algo7", "--reason", "kept", "--author", "ann")
     for daemon in daemons:
         wait_kept(daemon, [(1, "legacy:algo7", "kept")])
-    dumped = dump(fleet)
+    dumped = fleet.dump()
     fleet.cli.ok("ban", best, "--reason", "lost", "--author", "ann")
     for daemon in daemons:
         wait_kept(daemon, [(1, "legacy:algo7", "kept"), (2, f"graph:{best}", "lost")])
-    restore(fleet, dumped)
+    fleet.restore(dumped)
     for daemon in daemons:
         wait_kept(daemon, [(1, "legacy:algo7", "kept")])
         lost = "fleet ban 2 (lost) ends here: fleet ban 2 does not hold any more: the fleet's database does not have it"
@@ -268,7 +268,7 @@ def test_a_restored_fleets_bans_are_followed_though_its_numbers_come_again(fleet
     fleet.cli.ok("ban", best, "--reason", "lost", "--author", "ann")
     for daemon in daemons:
         wait_kept(daemon, [(1, "legacy:algo7", "kept"), (2, f"graph:{best}", "lost")])
-    restore(fleet, dumped)
+    fleet.restore(dumped)
     again = fleet.cli.ok("ban", "legacy:algo6", "--reason", "another", "--author", "ann", "--json").json()["created"][0]
     assert again["ban"]["fleetBan"] == "2", "the number was to come a second time"
     for daemon in daemons:
@@ -367,7 +367,7 @@ def test_of_several_bans_the_one_that_living_nodes_lack_is_waited_for(fleet, tmp
 def test_a_node_heeds_only_what_its_daemon_has_published(fleet, released):
     """Unmodified programs of the second node read the snapshot of before."""
     (first, second), best = released
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    environment = fleet.environment()
     with unpublished(second):
         late = fleet.cli("ban", best, *WHY, "--wait", "5s")
         assert late.code == 5 and f"--wait: after 5s, not heeded by {second.node}; the decision stands" in late.err, late

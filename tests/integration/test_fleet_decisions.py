@@ -5,9 +5,9 @@ import signal
 import subprocess
 
 from harness.daemon import wait_until
+from harness.fleet import tune, winners
 from harness.problems import numbered
 from test_fleet_metrics import scrape, watched  # noqa: F401
-from test_fleet_sharing import tune, winners
 from test_metrics import values
 
 CHANGED = "its content does not match its digest: it was changed after it was decided"
@@ -16,14 +16,8 @@ CHANGED = "its content does not match its digest: it was changed after it was de
 def released(fleet, nodes, count=2):
     """Nodes that serve release 1, of problem 0."""
     daemons = nodes(count)
-    tune(daemons[0], numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    fleet.release(daemons, numbered(0))
     return daemons
-
-
-def environment_of(fleet):
-    return fleet.sql("SELECT text FROM environments")[0][0]
 
 
 def refusal(fleet, node, key):
@@ -47,7 +41,7 @@ def test_a_rebuilt_node_does_not_serve_what_was_put_in_a_releases_place(fleet, n
     fleet.sql("UPDATE pooled_payloads y SET payload = e.payload FROM evidence e JOIN nodes n USING (node_id), release_choices c "
               f"WHERE n.name = '{second.node}' AND c.digest = y.digest")  # fmt: skip
     rebuilt, = nodes(1, first=2)
-    why = f"release 1: the tuning of {numbered(0)} in {environment_of(fleet)}: {CHANGED}"
+    why = f"release 1: the tuning of {numbered(0)} in {fleet.environment()}: {CHANGED}"
     assert refusal(fleet, rebuilt.node, "release_error") == why
     assert winners(rebuilt, [numbered(0)]) == [None]
     assert winners(first, [numbered(0)]) == before
@@ -56,14 +50,13 @@ def test_a_rebuilt_node_does_not_serve_what_was_put_in_a_releases_place(fleet, n
 def test_a_release_whose_tuning_was_changed_is_not_served(fleet, nodes):
     first, = released(fleet, nodes, count=1)
     before = winners(first, [numbered(0)])
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(first, numbered(1))
     first.agent.stop()
     fleet.promote("second")
     fleet.sql("UPDATE pooled_payloads SET payload = payload || '\\x00' WHERE digest = "
               "(SELECT digest FROM release_choices WHERE release_number = 2)")  # fmt: skip
     rebuilt, = nodes(1, first=1)
-    why = f"release 2: the tuning of {numbered(1)} in {environment_of(fleet)}: {CHANGED}"
+    why = f"release 2: the tuning of {numbered(1)} in {fleet.environment()}: {CHANGED}"
     assert refusal(fleet, rebuilt.node, "release_error") == why
     # Half a release is none: problem 0 of release 1 was sound.
     assert winners(rebuilt, [numbered(0), numbered(1)]) == [None, None]
@@ -76,7 +69,7 @@ def test_a_release_whose_tuning_was_changed_is_not_served(fleet, nodes):
     assert refusal(fleet, first.node, "release_error") == why
     assert winners(first, [numbered(0)]) == before
     # The way out: what cannot be read is withdrawn.
-    fleet.cli.ok("release", "withdraw", numbered(1), "--environment", environment_of(fleet), "--reason", "x")
+    fleet.cli.ok("release", "withdraw", numbered(1), "--environment", fleet.environment(), "--reason", "x")
     fleet.wait_release(3, [first.node, rebuilt.node])
     assert winners(rebuilt, [numbered(0), numbered(1)]) == [*before, None]
     wait_until(lambda: not any(n["release_error"] for n in fleet.status()["nodes"]), 20, "no refusal")
@@ -84,8 +77,7 @@ def test_a_release_whose_tuning_was_changed_is_not_served(fleet, nodes):
 
 def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
     first, = released(fleet, nodes, count=1)
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(first, numbered(1))
     first.agent.stop()
     fleet.promote("second")
     late, = nodes(1, first=1, agents=False)
@@ -107,7 +99,7 @@ def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
         if back is not None:
             fleet.sql(back.format(numbered(0), numbered(1)))
     # The way out: a withdrawal of one problem leaves the other's choice to release 2.
-    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", environment_of(fleet), "--reason", "x")
+    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", fleet.environment(), "--reason", "x")
     fleet.promote("anew", "--all")
     fleet.agent(late.node, late)
     fleet.wait_release(4, [late.node])
@@ -116,8 +108,7 @@ def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
 
 def test_a_canary_that_was_changed_is_not_decided_anew(fleet, nodes):
     first, = released(fleet, nodes, count=1)
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(first, numbered(1))
     first.agent.stop()
     fleet.promote("second", "--canary", "50%")
     fleet.sql("UPDATE releases SET canary_nodes = '{node-0,node-7}' WHERE release_number = 2")
@@ -138,9 +129,8 @@ def test_a_canary_that_was_changed_is_not_decided_anew(fleet, nodes):
 def test_a_release_that_was_changed_is_not_brought_back(fleet, nodes):
     """The release that brings it back would have its changed choice, and a digest that vouches for it."""
     first, = released(fleet, nodes, count=1)
-    fleet.cli.ok("release", "withdraw", numbered(0), "--environment", environment_of(fleet), "--reason", "x")
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.cli.ok("release", "withdraw", numbered(0), "--environment", fleet.environment(), "--reason", "x")
+    fleet.deliver(first, numbered(1))
     fleet.promote("third")
     fleet.sql("UPDATE release_choices SET digest = (SELECT digest FROM release_choices WHERE release_number = 3) WHERE release_number = 1")
     refused = fleet.cli("release", "rollback", "1", "--reason", "x")
@@ -151,9 +141,8 @@ def test_a_release_that_was_changed_is_not_brought_back(fleet, nodes):
 def test_a_release_whose_choices_were_deleted_is_named_before_anything_is_decided_on_it(fleet, nodes):
     """Agents that are there read it no more, so none of them would say it."""
     first, = released(fleet, nodes, count=1)
-    tune(first, numbered(1), numbered(2))
-    fleet.wait_delivered(3)
-    fleet.wait_release(fleet.promote("second")["release"], [first.node])
+    fleet.deliver(first, numbered(1), numbered(2))
+    fleet.serve([first], "second")
     assert fleet.status()["damaged"] == ""
     gone = f"problem_id = (SELECT problem_id FROM problems WHERE text = '{numbered(1)}')"
     fleet.sql(f"CREATE TABLE kept AS SELECT * FROM release_choices WHERE {gone}; DELETE FROM release_choices WHERE {gone}")
@@ -173,7 +162,7 @@ def test_a_release_whose_choices_were_deleted_is_named_before_anything_is_decide
     fleet.sql("INSERT INTO release_choices SELECT * FROM kept")
     assert fleet.status()["damaged"] == "" and fleet.cli.ok("release", "diff").err == "0 changes\n"
     fleet.sql(f"DELETE FROM release_choices WHERE {gone}; DROP TABLE kept")
-    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", environment_of(fleet), "--reason", "x")
+    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", fleet.environment(), "--reason", "x")
     fleet.promote("anew", "--all")
     assert fleet.status()["damaged"] == ""
     rebuilt, = nodes(1, first=1)
@@ -185,8 +174,7 @@ def test_a_release_whose_choices_were_deleted_is_named_before_anything_is_decide
     fleet.promote("again", "--all")
     assert fleet.status()["damaged"] == ""
     # A canary is ended.
-    tune(first, numbered(3))
-    fleet.wait_delivered(4)
+    fleet.deliver(first, numbered(3))
     fleet.promote("try", "--canary", "99%")
     fleet.sql("DELETE FROM release_choices WHERE release_number = 6")
     assert fleet.status()["damaged"] == f"release 6: {CHANGED}; {mends}"
@@ -197,13 +185,11 @@ def test_a_release_whose_choices_were_deleted_is_named_before_anything_is_decide
 def test_a_pin_that_was_moved_to_another_problem_stays_where_it_was(fleet, nodes):
     daemons = nodes(2)
     problems = [numbered(0), numbered(1)]
-    tune(daemons[0], *problems)
-    fleet.wait_delivered(2)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    fleet.release(daemons, *problems)
     before = winners(daemons[0], problems)
     # One that ran for both problems and wins neither.
     other, = fleet.sql("SELECT c FROM pooled, unnest(candidates) c WHERE c NOT IN (SELECT winner FROM pooled) GROUP BY c HAVING COUNT(*) = 2 ORDER BY c")[0]
-    fleet.cli.ok("pin", problems[0], other, "--environment", environment_of(fleet), "--author", "root", "--reason", "a bug")
+    fleet.cli.ok("pin", problems[0], other, "--environment", fleet.environment(), "--author", "root", "--reason", "a bug")
     pinned = [other, before[1]]
     wait_until(lambda: all(winners(d, problems) == pinned for d in daemons), 20, "the pin")
     # The role of agents could once: the two problems change their numbers, and the pin goes with its own.
@@ -257,8 +243,7 @@ def test_a_ban_that_was_changed_stays_as_it_was(fleet, nodes):
 def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
     refused = lambda: values(scrape(watched.agent))["convtune_fleet_refused_decisions"]
     unheeded = lambda: values(scrape(watched.agent))["convtune_fleet_unheeded_decisions"]
-    tune(watched, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(watched, numbered(0))
     fleet.cli.ok("ban", "eng1", "--reason", "wrong")
     wait_until(lambda: fleet.status()["unheeded_bans"] == 0, 20, "the ban")
     wait_until(lambda: refused() == unheeded() == 0, 5, "the agent's own count")
@@ -274,7 +259,7 @@ def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
     wait_until(lambda: refused() == 1, 20, "the ban's end")
     assert unheeded() == 1
     # What waits for a problem that the node has not is not refused, and not heeded.
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    environment = fleet.environment()
     winner, = fleet.sql("SELECT winner FROM pooled")[0]
     with watched.client() as client:
         client.tuning.DeleteTuning(problems=[{"text": numbered(0)}])
@@ -283,8 +268,7 @@ def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
 
 
 def test_a_changed_rollback_of_the_first_canary_is_refused_and_counted(fleet, watched):  # noqa: F811
-    tune(watched, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(watched, numbered(0))
     fleet.promote("try it", "--canary", "99%")
     fleet.wait_release(1, [watched.node])
     watched.agent.process.send_signal(signal.SIGSTOP)
@@ -309,9 +293,8 @@ def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone
     ours, trusted = key_pair(tmp_path, "ours")
     theirs, _ = key_pair(tmp_path, "theirs")
     daemon, = nodes(1, agent_args=("--require-signed-decisions", trusted))
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
-    environment = environment_of(fleet)
+    fleet.deliver(daemon, numbered(0))
+    environment = fleet.environment()
     candidates = [row[0] for row in fleet.sql("SELECT unnest(candidates) FROM pooled")]
     fleet.promote("nobody signs")
     fleet.cli.ok("pin", numbered(0), candidates[1], "--environment", environment, "--reason", "x", "--sign", theirs)
@@ -336,13 +319,11 @@ def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone
     assert nothing.code == 2 and "KEY: is required" in nothing.err, nothing
     assert fleet.cli.ok("release", "sign", ours).out == "1 releases signed\n"
     fleet.wait_release(1, [daemon.node])
-    tune(daemon, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(daemon, numbered(1))
     fleet.promote("signed", "--sign", ours)
     fleet.wait_release(2, [daemon.node])
     # A canary that is signed stays so.
-    tune(daemon, numbered(2))
-    fleet.wait_delivered(3)
+    fleet.deliver(daemon, numbered(2))
     fleet.promote("canary", "--canary", "50%", "--sign", ours)
     for verb in ("promote", "rollback"):
         refused = fleet.cli("release", verb, "--reason", "x")

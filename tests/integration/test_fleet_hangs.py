@@ -11,10 +11,10 @@ import time
 import pytest
 
 from harness.daemon import wait_until
+from harness.fleet import tune
 from harness.postgres import Proxy
 from harness.problems import numbered
 from test_fleet_metrics import scrape
-from test_fleet_sharing import tune
 from test_metrics import values
 
 pytestmark = pytest.mark.ci

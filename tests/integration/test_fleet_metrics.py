@@ -12,8 +12,8 @@ from harness import site
 from harness.clock import WallClock
 from harness.daemon import wait_until
 from harness.fakes import script
+from harness.fleet import tune
 from harness.problems import numbered, numbered_list
-from test_fleet_sharing import dump, restore, tune
 from test_metrics import MONITORING, expressions, promtool, values  # noqa: F401
 
 
@@ -37,8 +37,7 @@ def watched(fleet, nodes):
 
 
 def test_an_agent_says_what_it_delivered_and_when_postgresql_answered(fleet, watched):
-    tune(watched, *numbered_list(0, 3))
-    fleet.wait_delivered(3)
+    fleet.deliver(watched, *numbered_list(0, 3))
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_delivered_total"] == 3, 20, "the count")
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_depth"] == 0, 20, "an empty outbox")
     now = values(scrape(watched.agent))
@@ -89,15 +88,13 @@ def test_while_postgresql_is_away_the_lag_grows_and_the_last_exchange_stands(fle
 
 def test_a_node_that_an_older_primary_takes_back_says_so(fleet, watched):
     """A dump stands for the primary of before a failover, which does not know what was decided since."""
-    tune(watched, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(watched, numbered(0))
     fleet.wait_release(fleet.promote()["release"], ["node-0"])
-    older = dump(fleet)
-    tune(watched, numbered(1))
-    fleet.wait_delivered(2)
+    older = fleet.dump()
+    fleet.deliver(watched, numbered(1))
     fleet.wait_release(fleet.promote()["release"], ["node-0"])
     assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 0
-    restore(fleet, older)
+    fleet.restore(older)
     words = "this PostgreSQL does not know release 2, which the node served: it went back to release 1"
     wait_until(lambda: f"warning {words}" in watched.agent.log(), 30, "a warning")
     wait_until(lambda: words in fleet.node("node-0")["last_error"], 20, "a word in status")
@@ -109,16 +106,15 @@ def test_a_node_that_an_older_primary_takes_back_says_so(fleet, watched):
 
 
 def test_a_node_says_so_where_its_release_is_another_one_after_a_restore(fleet, watched):
-    tune(watched, numbered(0))
-    fleet.wait_delivered(1)
-    before = dump(fleet)
+    fleet.deliver(watched, numbered(0))
+    before = fleet.dump()
     fleet.wait_release(fleet.promote("lost")["release"], ["node-0"])
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_release"] == 1, 20, "the release")
     assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 0
     # The agent sees nothing of what is done meanwhile, and holds no lock.
     watched.agent.process.send_signal(signal.SIGSTOP)
     fleet.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convtune-fleet' AND datname = current_database()")
-    restore(fleet, before)
+    fleet.restore(before)
     assert fleet.promote("another")["release"] == 1
     watched.agent.process.send_signal(signal.SIGCONT)
     words = "release 1 of this PostgreSQL is another one than the node served: it serves release 1 of this one now"
@@ -146,8 +142,7 @@ def test_status_has_no_error_of_before_the_agent_connected_again(fleet, nodes, p
 
 def test_status_shows_the_lag(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     wait_until(lambda: fleet.node("node-0")["outbox_lag_seconds"] == 0, 20, "no lag")
     node = fleet.node("node-0")
     assert node["outbox_lag_seconds"] == 0 and node["silent_seconds"] < 30

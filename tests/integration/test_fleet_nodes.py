@@ -4,9 +4,9 @@ import signal
 import subprocess
 
 from harness.daemon import wait_until
+from harness.fleet import tune, winners
 from harness.postgres import Session
 from harness.problems import numbered
-from test_fleet_sharing import tune, winners
 
 
 def pooled(fleet):
@@ -24,7 +24,7 @@ def test_what_a_distrusted_node_measured_counts_no_more_and_what_rests_on_it_alo
     tune(first, numbered(0), numbered(1))
     tune(second, numbered(0))
     fleet.wait_delivered(3)
-    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    fleet.serve([first, second])
     served = winners(second, [numbered(0), numbered(1)])
     assert pooled(fleet) == {numbered(0): 2, numbered(1): 1}
     distrust = ("node", "distrust", first.node, "--author", "ann", "--reason", "its clock is locked")
@@ -47,8 +47,7 @@ def test_what_a_distrusted_node_measured_counts_no_more_and_what_rests_on_it_alo
     nobody = fleet.cli("node", "distrust", "nobody", "--reason", "x")
     assert nobody.code == 3 and "NODE: there is no node nobody" in nobody.err, nobody
     # Another measures it: nothing rests on the node any more.
-    tune(second, numbered(1), force=True)
-    fleet.wait_delivered(5)
+    fleet.deliver(second, numbered(1), force=True)
     assert pooled(fleet) == {numbered(0): 1, numbered(1): 1}
     fleet.cli.ok("node", "trust", first.node, "--author", "bob")
     assert pooled(fleet) == {numbered(0): 2, numbered(1): 2, numbered(2): 1}
@@ -61,9 +60,7 @@ def test_what_a_distrusted_node_measured_counts_no_more_and_what_rests_on_it_alo
 
 def test_a_forgotten_node_is_counted_no_more_keeps_its_evidence_and_comes_back_as_another(fleet, nodes):
     first, second = nodes(2)
-    tune(first, numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    fleet.release([first, second], numbered(0))
     living = fleet.cli("node", "forget", first.node)
     assert living.code == 1 and f"NODE: {first.node} is living: stop its agent" in living.err, living
     first.agent.process.send_signal(signal.SIGSTOP)
@@ -94,8 +91,7 @@ def test_a_forgotten_node_is_counted_no_more_keeps_its_evidence_and_comes_back_a
 
 def test_a_distrust_beside_a_promotion_lists_what_was_promoted(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     session = Session(fleet.conninfo)
     session("BEGIN;")
     session("SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0));")

@@ -12,8 +12,8 @@ import pytest
 
 from harness.daemon import wait_until
 from harness.fakes import script
+from harness.fleet import winners
 from harness.problems import numbered, numbered_list
-from test_fleet_sharing import tune, winners
 
 
 def write_list(fleet, problems):
@@ -22,23 +22,18 @@ def write_list(fleet, problems):
     return path
 
 
-def environment(fleet):
-    wait_until(lambda: fleet.sql("SELECT text FROM environments"), 20, "a node's environment")
-    return fleet.sql("SELECT text FROM environments ORDER BY environment_id")[0][0]
-
-
 def queue(fleet, problems, *args, budget="1s"):
     """Without waiting; returns the batch."""
-    result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
+    result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", fleet.environment(),
                           "--budget", budget, "--no-wait", "--json", *args)  # fmt: skip
     return result.json()["batch"]
 
 
 def test_idle_nodes_share_a_list_and_its_progress_is_told(fleet, nodes):
     nodes(8, measure_delay_ms=2, seed=7)
-    every_node_is_known(fleet, 8)
+    fleet.wait_nodes(8)
     problems = numbered_list(0, 40)
-    result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
+    result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", fleet.environment(),
                           "--budget", "1s", "--json", "--reason", "a new model")  # fmt: skip
     summary = result.json()
     assert (summary["total"], summary["done"], summary["dead"], summary["open"]) == (40, 40, 0, 0)
@@ -46,10 +41,6 @@ def test_idle_nodes_share_a_list_and_its_progress_is_told(fleet, nodes):
     assert fleet.number("SELECT COUNT(DISTINCT problem_id) FROM evidence WHERE current") == 40
     assert fleet.number("SELECT COUNT(DISTINCT node_id) FROM evidence") > 1
     assert measured_by(fleet) == {2}, "with the same seed they agree: two nodes each, and no third"
-
-
-def every_node_is_known(fleet, count):
-    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == count, 20, "all nodes' devices")
 
 
 def measured_by(fleet):
@@ -61,27 +52,26 @@ def measured_by(fleet):
 
 def test_three_nodes_tune_each_problem_once(fleet, nodes):
     nodes(3)
-    every_node_is_known(fleet, 3)
-    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", environment(fleet), "--budget", "1s")
+    fleet.wait_nodes(3)
+    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", fleet.environment(), "--budget", "1s")
     assert measured_by(fleet) == {1}
 
 
 def test_one_node_of_four_may_be_enough(fleet, nodes):
     nodes(4)
-    every_node_is_known(fleet, 4)
-    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", environment(fleet), "--budget", "1s", "--nodes", "1")
+    fleet.wait_nodes(4)
+    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", fleet.environment(), "--budget", "1s", "--nodes", "1")
     assert measured_by(fleet) == {1}
 
 
 def test_where_two_nodes_disagree_a_third_measures(fleet, nodes):
     """Fakes with other seeds have other winners. The release has the problem already: it is measured all the same."""
     daemons = nodes(4)
-    every_node_is_known(fleet, 4)
+    fleet.wait_nodes(4)
     problems = numbered_list(0, 8)
-    tune(daemons[0], *problems)
-    fleet.wait_delivered(8)
-    fleet.wait_release(fleet.promote("first", "--min-nodes", "1")["release"], [d.node for d in daemons])
-    summary = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet), "--budget", "1s", "--json").json()
+    fleet.deliver(daemons[0], *problems)
+    fleet.serve(daemons, "first", "--min-nodes", "1")
+    summary = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", fleet.environment(), "--budget", "1s", "--json").json()
     assert (summary["done"], summary["open"]) == (8, 0)
     assert 3 in measured_by(fleet) <= {2, 3}
     wanted = dict(fleet.sql("SELECT problem_id, nodes_wanted FROM tasks"))
@@ -92,11 +82,11 @@ def test_where_two_nodes_disagree_a_third_measures(fleet, nodes):
 @pytest.mark.ci
 def test_a_watch_says_that_no_other_node_is_there_for_a_second_measurement(fleet, nodes):
     daemons = nodes(4, seed=7)
-    every_node_is_known(fleet, 4)
+    fleet.wait_nodes(4)
     for daemon in daemons[1:]:
         daemon.agent.stop()
     fleet.sql("UPDATE nodes SET last_seen = now() - interval '1 hour' WHERE name <> 'node-0'")
-    args = ("--environment", environment(fleet), "--budget", "1s")
+    args = ("--environment", fleet.environment(), "--budget", "1s")
     alone = fleet.cli("tune", "--file", write_list(fleet, numbered_list(0, 3)), *args)
     assert alone.code == 1
     assert "0 of 3 tuned, 0 dead, 0 cancelled, 3 open" in alone.out
@@ -117,7 +107,7 @@ def test_the_weightiest_are_tuned_first(fleet, nodes):
     nodes(1, agents=False)
     daemon, = nodes(1, first=1)
     small, large = numbered(0), "fwd,x=64x256x56x56,w=256x256x3x3,pad=1,nhwc,f16"
-    environment(fleet)
+    fleet.environment()
     daemon.agent.stop()
     batch = queue(fleet, [small, large])
     fleet.agent("node-1", daemon)
@@ -130,7 +120,7 @@ def test_the_weightiest_are_tuned_first(fleet, nodes):
 def test_a_problem_that_nobody_can_tune_is_dead_with_its_reasons(fleet, nodes):
     nodes(2, refused=1)
     problems = numbered_list(0, 1)
-    result = fleet.cli("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
+    result = fleet.cli("tune", "--file", write_list(fleet, problems), "--environment", fleet.environment(),
                        "--json", timeout=120)  # fmt: skip
     assert result.code == 1
     summary = result.json()
@@ -143,7 +133,7 @@ def test_a_problem_that_nobody_can_tune_is_dead_with_its_reasons(fleet, nodes):
 
 def test_a_batch_that_is_cancelled_is_left_alone(fleet, nodes):
     daemon, = nodes(1)
-    name = environment(fleet)
+    name = fleet.environment()
     daemon.agent.stop()
     batch = queue(fleet, numbered_list(0, 5))
     assert "5 cancelled" in fleet.cli.ok("tune", "--cancel", batch).out
@@ -158,7 +148,7 @@ def test_a_batch_that_is_cancelled_is_left_alone(fleet, nodes):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_watch_that_a_signal_ends_says_how_far_it_came(fleet, nodes, number):
     daemon, = nodes(1)
-    environment(fleet)
+    fleet.environment()
     daemon.agent.stop()
     batch = queue(fleet, numbered_list(0, 3))
     watching = subprocess.Popen(
@@ -177,7 +167,7 @@ def test_a_watch_that_a_signal_ends_says_how_far_it_came(fleet, nodes, number):
 
 def test_what_is_queued_already_is_not_queued_again(fleet, nodes):
     daemon, = nodes(1)
-    environment(fleet)
+    fleet.environment()
     daemon.agent.stop()
     queue(fleet, numbered_list(0, 3))
     batch = queue(fleet, numbered_list(0, 5))
@@ -200,8 +190,7 @@ def test_a_task_of_tables_that_were_made_anew_is_not_taken_for_the_new_one(fleet
     queue(fleet, [numbered(0)], budget="5m")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM tasks WHERE state = 2") == 1, 20, "a claim")
     assert fleet.sql("SELECT task_id, lease_token FROM tasks") == [["1", "1"]]
-    fleet.sql("DROP SCHEMA convtune CASCADE")
-    fleet.migrate()
+    fleet.lose()
     batch = queue(fleet, [numbered(10)], budget="5m")
     fleet.cli.ok("tune", "--watch", batch, timeout=60)
     assert fleet.sql("SELECT task_id, lease_token, state FROM tasks") == [["1", "1", "3"]]
@@ -253,8 +242,7 @@ def test_after_an_upgrade_the_most_used_are_verified_first(fleet, fake_daemon, n
         return f"nvidia-test,cc=9.0,sms=132,cudnn={version},lib=full"
 
     old, = nodes(1, environment=old_and_new("9.19.0"))
-    tune(old, *numbered_list(0, 4))
-    fleet.wait_delivered(4)
+    fleet.deliver(old, *numbered_list(0, 4))
     fleet.promote()
     new = fake_daemon(env=script(environment=old_and_new("9.20.0"), seed=5)).start()
     agent = fleet.agent("new", new)
@@ -280,7 +268,7 @@ def test_after_an_upgrade_the_most_used_are_verified_first(fleet, fake_daemon, n
 
 def test_what_is_wrong_with_a_list_is_said_and_nothing_is_queued(fleet, nodes):
     nodes(1)
-    name = environment(fleet)
+    name = fleet.environment()
     bad = fleet.cli("tune", "--file", write_list(fleet, [numbered(0), "fwd,x=1"]), "--environment", name)
     assert bad.code == 2 and "list.txt:2" in bad.err, bad
     assert fleet.number("SELECT COUNT(*) FROM tasks") == 0

@@ -11,11 +11,10 @@ import subprocess
 import pytest
 
 from harness.daemon import wait_until
+from harness.fleet import origins, outbox_depth, tune, winners
 from harness.postgres import Session
 from harness.problems import numbered, numbered_list
 from test_bans import engine
-from test_fleet_queue import environment
-from test_fleet_sharing import dump, origins, outbox_depth, restore, tune, winners
 
 PROBLEMS = numbered_list(0, 10)
 
@@ -27,9 +26,8 @@ def publication(daemon):
 
 def second_opinion(fleet, daemons):
     """Release 1 of node 0's tunings; then two others measure the same, otherwise."""
-    tune(daemons[0], *PROBLEMS)
-    fleet.wait_delivered(10)
-    fleet.wait_release(fleet.promote("first", "--min-nodes", "1")["release"], [d.node for d in daemons])
+    fleet.deliver(daemons[0], *PROBLEMS)
+    fleet.serve(daemons, "first", "--min-nodes", "1")
     before = winners(daemons[0], PROBLEMS)
     for daemon in daemons[1:3]:
         tune(daemon, *PROBLEMS, force=True)
@@ -102,9 +100,8 @@ def test_a_canary_is_promoted_to_all(fleet, nodes):
 @pytest.mark.ci
 def test_one_node_of_four_decides_for_none(fleet, nodes):
     daemons = nodes(4, seed=7)
-    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == 4, 20, "all nodes' devices")
-    tune(daemons[0], *PROBLEMS[:2])
-    fleet.wait_delivered(2)
+    fleet.wait_nodes(4)
+    fleet.deliver(daemons[0], *PROBLEMS[:2])
     diff = fleet.cli.ok("release", "diff", "--json").json()
     assert (diff["change_count"], diff["changes"], diff["held_back_count"]) == (0, [], 2)
     assert [(row["problem"], row["nodes"], row["nodes_wanted"]) for row in diff["held_back"]] == [(p, 1, 2) for p in sorted(PROBLEMS[:2])]
@@ -116,8 +113,7 @@ def test_one_node_of_four_decides_for_none(fleet, nodes):
     refused = fleet.cli("release", "promote", "--reason", "x")
     assert refused.code == 1 and f"there is nothing to promote but {held}" in refused.err
 
-    tune(daemons[1], PROBLEMS[0])
-    fleet.wait_delivered(3)
+    fleet.deliver(daemons[1], PROBLEMS[0])
     made = fleet.cli.ok("release", "promote", "--reason", "two agree")
     assert "release 1: promoted, 1 changes" in made.out
     assert "left out: 1 changes that too few nodes agree with (--min-nodes); see `release diff`" in made.err
@@ -126,8 +122,7 @@ def test_one_node_of_four_decides_for_none(fleet, nodes):
     assert fleet.cli("release", "promote", "--reason", "x", "--min-nodes", "3").code == 1
     # What is served stays, whatever one node says since.
     other, = nodes(1, first=4)
-    tune(other, PROBLEMS[0])
-    fleet.wait_delivered(4)
+    fleet.deliver(other, PROBLEMS[0])
     assert fleet.cli.ok("release", "diff", "--json", "--min-nodes", "3").json()["changes"] == []
     assert fleet.promote("one is enough", "--min-nodes", "1")["changes"] >= 1
 
@@ -135,7 +130,7 @@ def test_one_node_of_four_decides_for_none(fleet, nodes):
 def test_two_names_of_one_gpu_are_one_opinion(fleet, nodes):
     """A host that was renamed, or two daemons on one card. The fake worker's GPUs have no UUID, so it is put in here."""
     daemons = nodes(4, seed=7)
-    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == 4, 20, "all nodes' devices")
+    fleet.wait_nodes(4)
     for daemon in daemons[:2]:
         tune(daemon, PROBLEMS[0])
     fleet.wait_delivered(2)
@@ -153,8 +148,8 @@ def test_two_names_of_one_gpu_are_one_opinion(fleet, nodes):
 def test_one_node_that_tunes_decides_for_those_that_do_not(fleet, nodes):
     """Three nodes whose agents take nothing from the queue: no second one is waited for."""
     daemons = nodes(1, seed=7) + nodes(3, first=1, seed=7, agent_args=("--no-tune",))
-    wait_until(lambda: fleet.number("SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current") == 4, 20, "all nodes' devices")
-    done = fleet.cli.ok("tune", PROBLEMS[0], "--environment", environment(fleet))
+    fleet.wait_nodes(4)
+    done = fleet.cli.ok("tune", PROBLEMS[0], "--environment", fleet.environment())
     assert fleet.sql("SELECT nodes_wanted, state FROM tasks") == [["1", "3"]], done
     fleet.wait_delivered(1)
     assert fleet.promote("the tuner says so")["changes"] == 1
@@ -169,8 +164,7 @@ def test_a_node_that_differs_from_the_others_is_named_and_left_out(fleet, nodes)
         tune(daemon, *PROBLEMS[:4])
     fleet.wait_delivered(16)
     assert fleet.status()["deviating"] == [], "four problems tell nothing"
-    tune(daemons[3], *PROBLEMS[4:])
-    fleet.wait_delivered(22)
+    fleet.deliver(daemons[3], *PROBLEMS[4:])
     for daemon in daemons[:2]:
         tune(daemon, *PROBLEMS[4:])
     fleet.wait_delivered(34)
@@ -186,15 +180,13 @@ def test_a_node_that_differs_from_the_others_is_named_and_left_out(fleet, nodes)
     assert {change["nodes"] for change in diff["changes"]} == {2, 3} and diff["held_back"] == []
     assert line in fleet.cli.ok("release", "promote", "--reason", "x").err
     # A problem that it alone measured is held back, also where one node is enough.
-    tune(daemons[3], numbered(30))
-    fleet.wait_delivered(35)
+    fleet.deliver(daemons[3], numbered(30))
     assert [row["nodes"] for row in fleet.cli.ok("release", "diff", "--json", "--min-nodes", "1").json()["held_back"]] == [0]
 
 
 def test_nothing_is_promoted_where_nothing_changed(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     fleet.promote()
     again = fleet.cli("release", "promote", "--reason", "again")
     assert again.code == 1 and "nothing to promote" in again.err, again
@@ -204,9 +196,7 @@ def test_nothing_is_promoted_where_nothing_changed(fleet, nodes):
 def two_nodes_that_serve(fleet, nodes):
     """The daemons, and the winner of numbered(0) that a release gave both."""
     daemons = nodes(2)
-    tune(daemons[0], numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    fleet.release(daemons, numbered(0))
     winner, = winners(daemons[0], [numbered(0)])
     return daemons, winner
 
@@ -214,13 +204,13 @@ def two_nodes_that_serve(fleet, nodes):
 def test_a_node_says_why_a_pin_of_the_fleet_ends(fleet, nodes):
     daemons, winner = two_nodes_that_serve(fleet, nodes)
     other = fleet.sql(f"SELECT c FROM pooled, unnest(candidates) c WHERE c <> '{winner}' ORDER BY c")[0][0]
-    environment = ("--environment", fleet.sql("SELECT text FROM environments")[0][0])
+    environment = ("--environment", fleet.environment())
     pin = ("pin", numbered(0), other, *environment, "--author", "ann", "--reason")
     ends = f"warning fleet pin 1 of {numbered(0)} to {other} ends here: "
-    dumped = dump(fleet)
+    dumped = fleet.dump()
     fleet.cli.ok(*pin, "lost")
     wait_until(lambda: all(winners(d, [numbered(0)]) == [other] for d in daemons), 20, "the pin")
-    restore(fleet, dumped)
+    fleet.restore(dumped)
     lost = "fleet pin 1 does not hold any more: the fleet's database does not have it; was an earlier one restored?"
     wait_until(lambda: all(ends + lost in d.agent.log() for d in daemons), 30, "a line about the lost pin")
     assert [winners(d, [numbered(0)]) for d in daemons] == [[winner]] * 2
@@ -229,7 +219,7 @@ def test_a_node_says_why_a_pin_of_the_fleet_ends(fleet, nodes):
     # The number comes again while the agent is away.
     first = daemons[0]
     assert first.agent.stop() == 0
-    restore(fleet, dumped)
+    fleet.restore(dumped)
     fleet.cli.ok(*pin, "another")
     first.agent = fleet.agent(first.node, first)
     wait_until(lambda: ends + "the fleet's pin of this number is another one" in first.agent.log(), 30, "a line about the number")
@@ -302,9 +292,8 @@ def test_what_is_wrong_with_a_decision_is_said_by_its_name(fleet):
 
 def test_a_pin_that_no_node_could_apply_is_refused_and_replaces_none(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    fleet.deliver(daemon, numbered(0))
+    environment = fleet.environment()
     ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
     place = ("--environment", environment, "--reason", "x")
     fleet.cli.ok("pin", numbered(0), ran[0][0], *place)
@@ -317,9 +306,8 @@ def test_a_pin_that_no_node_could_apply_is_refused_and_replaces_none(fleet, node
 
 def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
     first, second = nodes(2)
-    tune(first, numbered(0))
-    fleet.wait_delivered(1)
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    fleet.deliver(first, numbered(0))
+    environment = fleet.environment()
     ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
     fleet.cli.ok("pin", numbered(0), ran[0][0], "--environment", environment, "--reason", "x")
     # Nothing was promoted: the second node does not know the problem.
@@ -327,7 +315,7 @@ def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
     assert fleet.node(first.node)["unapplied_pins"] == 0
     status = fleet.cli.ok("status").out
     assert "1 pins, not applied on 1 nodes" in status and "pin 1: " in status, status
-    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    fleet.serve([first, second])
     wait_until(lambda: fleet.node(second.node)["unapplied_pins"] == 0, 20, "the pin, once the problem is known")
 
 
@@ -335,7 +323,7 @@ def test_a_pin_that_a_later_ban_or_withdrawal_voids_counts_as_not_applied(fleet,
     daemons, winner = two_nodes_that_serve(fleet, nodes)
     ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
     other = next(c for (c,) in ran if c.startswith("graph:") and engine(c) != engine(winner))
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    environment = fleet.environment()
     fleet.cli.ok("pin", numbered(0), other, "--environment", environment, "--reason", "x")
     wait_until(lambda: all(winners(d, [numbered(0)]) == [other] for d in daemons), 20, "the pin")
 
@@ -359,10 +347,8 @@ def test_a_pin_that_a_later_ban_or_withdrawal_voids_counts_as_not_applied(fleet,
 def test_a_tuning_that_cannot_be_read_keeps_no_other_pin_in_force(fleet, nodes):
     daemon, = nodes(1)
     damaged, other = numbered(0), numbered(1)
-    tune(daemon, damaged, other)
-    fleet.wait_delivered(2)
-    fleet.wait_release(fleet.promote()["release"], [daemon.node])
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    fleet.release([daemon], damaged, other)
+    environment = fleet.environment()
     before = winners(daemon, [other])
     for problem in (damaged, other):
         (won,) = winners(daemon, [problem])
@@ -379,7 +365,7 @@ def test_a_tuning_that_cannot_be_read_keeps_no_other_pin_in_force(fleet, nodes):
 
 
 def withdraw(fleet, *args):
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    environment = fleet.environment()
     return fleet.cli("release", "withdraw", *args, "--environment", environment, "--author", "bob",
                      "--reason", "wrong", "--json")  # fmt: skip
 
@@ -387,8 +373,7 @@ def withdraw(fleet, *args):
 def test_the_first_release_is_taken_back_problem_by_problem(fleet, nodes):
     daemons = nodes(2)
     names = [d.node for d in daemons]
-    tune(daemons[0], *PROBLEMS)
-    fleet.wait_delivered(10)
+    fleet.deliver(daemons[0], *PROBLEMS)
     fleet.wait_release(fleet.promote()["release"], names)
     before = winners(daemons[1], PROBLEMS)
     unknown = withdraw(fleet, PROBLEMS[0], numbered(77))
@@ -420,9 +405,7 @@ def test_the_first_release_is_taken_back_problem_by_problem(fleet, nodes):
 
 def test_what_a_node_measured_after_a_withdrawal_is_its_own(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    fleet.release([daemon], numbered(0))
     assert withdraw(fleet, numbered(0)).code == 0
     fleet.wait_release(2, [daemon.node])
     tune(daemon, numbered(0))
@@ -474,8 +457,7 @@ def test_a_rollback_says_which_first_choices_stay_and_which_withdrawn_ones_retur
 
 def test_the_list_tells_a_canary_that_was_rolled_back_from_a_withdrawal(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, *PROBLEMS[:2])
-    fleet.wait_delivered(2)
+    fleet.deliver(daemon, *PROBLEMS[:2])
     fleet.promote("try it", "--canary", "50%")
     assert fleet.cli.ok("release", "rollback", "--reason", "no good").out.startswith("fleet release 1: rolled back, ")
     fleet.promote()
@@ -487,8 +469,7 @@ def test_the_list_tells_a_canary_that_was_rolled_back_from_a_withdrawal(fleet, n
 
 def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, nodes):
     daemons = nodes(2)
-    tune(daemons[0], numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemons[0], numbered(0))
     fleet.sql("INSERT INTO nodes (name, last_seen) SELECT 'dead-' || n, now() - interval '61 seconds' FROM generate_series(1, 96) n; "
               "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current) "
               "SELECT node_id, 'gpu', environment_id, '', true FROM nodes, environments WHERE nodes.name LIKE 'dead-%'")  # fmt: skip
@@ -514,7 +495,7 @@ def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, 
     for each in daemons:
         each.agent.close()
     fleet.sql("UPDATE nodes SET last_seen = now() - interval '61 seconds'")
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    environment = fleet.environment()
     refused = fleet.cli("release", "promote", "--reason", "x", "--canary", "3%", "--min-nodes", "1")
     assert refused.code == 1 and f"--canary: every node of {environment}, which the release changes, is silent" in refused.err, refused
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1, "nothing was promoted"
@@ -522,16 +503,14 @@ def test_a_canary_is_drawn_among_living_nodes_and_one_that_dies_is_named(fleet, 
 
 def test_a_decision_that_was_made_while_a_node_is_away_says_who_has_not_heeded_it(fleet, nodes):
     first, second = nodes(2)
-    tune(first, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(first, numbered(0))
     fleet.sql("INSERT INTO environments (text, name, gpu_model) VALUES ('other', 'other', 'other'); INSERT INTO nodes (name) VALUES ('other'); "
               "INSERT INTO node_devices (node_id, device, environment_id, driver_version, current) SELECT node_id, 'gpu', e.environment_id, '', "
               "true FROM nodes n JOIN environments e USING (name)")  # fmt: skip
     both = fleet.cli("release", "promote", "--reason", "x", "--wait", "20s", "--json")
     assert both.code == 0 and both.err.endswith("heeded by 2 of 2 living nodes that it concerns\n"), both
     assert (both.json()["heeded"], both.json()["concerned"], both.json()["missing"]) == (2, 2, [])
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(first, numbered(1))
     second.agent.kill()
     late = fleet.cli("release", "promote", "--reason", "x", "--wait", "2s", "--json", "--canary", "99%")
     assert late.code == 5 and f"--wait: after 2s, not heeded by {second.node}; the decision stands" in late.err, late
@@ -562,11 +541,9 @@ def test_a_decision_that_was_made_while_a_node_is_away_says_who_has_not_heeded_i
 
 def test_a_decision_that_is_taken_back_while_it_is_waited_for_does_not_stand(fleet, nodes):
     first, second = nodes(2)
-    tune(first, numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    fleet.release([first, second], numbered(0))
     second.agent.process.send_signal(signal.SIGSTOP)
-    withdrawn = ("release", "withdraw", numbered(0), "--environment", environment(fleet), "--reason", "x")
+    withdrawn = ("release", "withdraw", numbered(0), "--environment", fleet.environment(), "--reason", "x")
     waiting = fleet.cli.start(*withdrawn, "--wait", "1h")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM releases") == 2, 20, "the withdrawal")
     fleet.rollback()
@@ -575,8 +552,7 @@ def test_a_decision_that_is_taken_back_while_it_is_waited_for_does_not_stand(fle
     assert gone.code == 1 and "release 2 does not stand any more: bob went back to release 1, as release 3" in gone.err, gone
     fleet.wait_release(3, [first.node, second.node])
     # A canary that somebody rolls back; one that is promoted stands.
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(first, numbered(1))
     second.agent.process.send_signal(signal.SIGSTOP)
     canary = ("release", "promote", "--reason", "x", "--canary", "99%", "--wait", "1h")
     waiting = fleet.cli.start(*canary)
@@ -595,8 +571,7 @@ def test_a_first_canary_that_is_rolled_back_is_taken_from_its_nodes(fleet, nodes
     daemons = nodes(2)
     first, second = daemons
     names = [d.node for d in daemons]
-    tune(first, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(first, numbered(0))
     assert sorted(fleet.promote("try it", "--canary", "99%")["canary_nodes"]) == names
     fleet.wait_release(1, names)
     assert winners(second, [numbered(0)]) != [None] and origins(second, [numbered(0)]) == {"ORIGIN_FLEET"}
@@ -613,8 +588,7 @@ def test_a_first_canary_that_is_rolled_back_is_taken_from_its_nodes(fleet, nodes
     fleet.wait_release(fleet.promote("it is good")["release"], names)
     fleet.sql("DELETE FROM release_choices; DELETE FROM releases")
     fleet.sql("NOTIFY convtune_fleet, 'release'")
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(first, numbered(1))
     assert winners(second, [numbered(0)]) != [None]
 
 
@@ -622,12 +596,10 @@ def test_the_first_choices_of_a_canary_go_with_it(fleet, nodes):
     daemons = nodes(2)
     first, second = daemons
     names = [d.node for d in daemons]
-    tune(first, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(first, numbered(0))
     fleet.wait_release(fleet.promote("first")["release"], names)
     kept = winners(second, [numbered(0)])
-    tune(first, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(first, numbered(1))
     fleet.promote("try it", "--canary", "99%")
     fleet.wait_release(2, names)
     assert winners(second, [numbered(1)]) != [None]
@@ -675,8 +647,7 @@ def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):
 
 def test_the_list_says_who_promoted_a_canary_and_by_which_login(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     fleet.promote("try it", "--canary", "50%")
     fleet.cli.ok("release", "promote", "--author", "bob", "--reason", "it is good")
     one, = fleet.cli.ok("release", "list", "--json").json()
@@ -687,8 +658,7 @@ def test_the_list_says_who_promoted_a_canary_and_by_which_login(fleet, nodes):
 
 def test_what_a_canary_holds_is_not_chosen_anew_where_it_is_promoted(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     fleet.promote("try it", "--canary", "50%")
     for flag in (["--all"], ["--min-nodes", "1"], ["--min-evidence", "heuristic"]):
         refused = fleet.cli("release", "promote", "--reason", "x", *flag)
@@ -706,8 +676,7 @@ def releases_of_one_problem_each(fleet, daemon, count):
 def test_a_promotion_takes_no_canary_that_came_after_the_look(fleet, nodes):
     daemon, = nodes(1)
     releases_of_one_problem_each(fleet, daemon, 1)
-    tune(daemon, numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(daemon, numbered(1))
     looked = fleet.cli.ok("release", "diff")
     assert "`release promote --from 1` is refused where somebody decides before" in looked.err, looked
     assert fleet.cli.ok("release", "diff", "--json").json()["served"] == 1
@@ -748,11 +717,9 @@ def test_who_looked_at_a_canary_decides_on_no_release_of_its_number(fleet, nodes
     """A canary keeps its number when it is promoted; the second would promote what came since, or go back behind it."""
     daemon, = nodes(1)
     releases_of_one_problem_each(fleet, daemon, 2)
-    tune(daemon, numbered(2))
-    fleet.wait_delivered(3)
+    fleet.deliver(daemon, numbered(2))
     fleet.promote("try", "--canary", "50%")
-    tune(daemon, numbered(3))
-    fleet.wait_delivered(4)
+    fleet.deliver(daemon, numbered(3))
     codes, said = run_at_once(fleet, "promote", verb)
     assert codes == [0, 1], said
     assert "--from: must be the release that the fleet serves, 3 by ann, is canary 3: somebody decided since" in said[1], said
@@ -763,8 +730,7 @@ def test_who_looked_at_a_canary_decides_on_no_release_of_its_number(fleet, nodes
 @pytest.mark.parametrize("verb", (("release", "diff"), ("release", "promote", "--reason", "x")))
 def test_what_another_transaction_holds_is_said_not_to_be_pooled(fleet, nodes, verb):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     tune(daemon, numbered(1))
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 1, 20, "the second")
     # It does not decide, so it does not pool.

@@ -11,11 +11,11 @@ import sys
 import pytest
 
 from conftest import program
+from harness.fleet import tune
 from harness.postgres import psql
 from harness.daemon import wait_until
 from harness.problems import numbered, numbered_list
 from harness.reports import canonical, differences
-from test_fleet_sharing import tune
 from test_report import browser, chromium, same, tiles  # noqa: F401
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
@@ -169,8 +169,7 @@ def test_nothing_and_one_row_are_reports_too(fleet, nodes, tmp_path, browser):  
     drawn, dom = browser(page)
     assert drawn["rows"] == 0 and "There is nothing to report yet" in dom
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     of_fleet(fleet.conninfo, "--html", page)
     drawn, dom = browser(page)
     assert (drawn["rows"], drawn["nodes"]) == (1, 1)
@@ -179,8 +178,7 @@ def test_nothing_and_one_row_are_reports_too(fleet, nodes, tmp_path, browser):  
 
 def test_what_it_did_not_make_is_said(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     fleet.sql("UPDATE pooled SET report_rows = substring(report_rows FROM 1 FOR length(report_rows) - 3)")
     done = subprocess.run([program("convtune-fleet"), "report", "--postgres", fleet.conninfo], capture_output=True, text=True)
     assert done.returncode == 1 and "report_rows" in done.stderr and done.stdout == "", done

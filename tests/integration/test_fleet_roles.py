@@ -7,9 +7,9 @@ import pytest
 
 from conftest import REPO
 from harness.daemon import wait_until
+from harness.fleet import tune, winners
 from harness.postgres import psql
 from harness.problems import numbered
-from test_fleet_sharing import tune, winners
 
 
 @pytest.fixture
@@ -36,9 +36,8 @@ def test_an_agents_login_delivers_and_follows_and_decides_nothing(fleet, nodes, 
     first, second = nodes(2, agents=False)
     for daemon in (first, second):
         fleet.agent(daemon.node, daemon, conninfo=logins["node"])
-    tune(first, numbered(0))
-    fleet.wait_delivered(1)
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    fleet.deliver(first, numbered(0))
+    environment = fleet.environment()
     winner, = fleet.sql("SELECT winner FROM pooled")[0]
     for verb in (
         ("release", "promote", "--reason", "x"),
@@ -72,9 +71,8 @@ def test_an_agents_login_delivers_and_follows_and_decides_nothing(fleet, nodes, 
 
 def test_an_operators_login_does_all_that_operators_do(fleet, nodes, logins):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
-    environment, = fleet.sql("SELECT text FROM environments")[0]
+    fleet.deliver(daemon, numbered(0))
+    environment = fleet.environment()
     winner, = fleet.sql("SELECT winner FROM pooled")[0]
     place = ("--environment", environment)
     for verb in (

@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from harness import postgres
-from harness.api import API
 from harness.daemon import wait_until
+from harness.fleet import origins, outbox_depth, tune, winners
 from harness.postgres import Session
 from harness.problems import numbered, numbered_list
 from test_serving import keys_in, snapshot_of
@@ -20,35 +19,10 @@ ENVIRONMENT_ID = "(SELECT environment_id FROM environments LIMIT 1)"
 TROUBLE = "notice   the fleet's agent of this node: "
 
 
-def tune(daemon, *problems, **fields):
-    with daemon.client() as client:
-        job = client.tune(*problems, **fields)
-    assert API.enum_name("JobState", job.state) == "JOB_STATE_SUCCEEDED", job
-
-
-def winners(daemon, problems):
-    """Text of the winner of each problem, None for a miss."""
-    with daemon.client() as client:
-        results = client.get(*problems)
-    return [r.answer.winner.text if r.HasField("answer") else None for r in results]
-
-
-def origins(daemon, problems):
-    with daemon.client() as client:
-        results = client.get(*problems)
-    return {API.enum_name("Origin", r.answer.origin) if r.HasField("answer") else None for r in results}
-
-
-def outbox_depth(daemon):
-    with daemon.client() as client:
-        return client.fleet.GetFleetState().outbox_depth
-
-
 def test_one_node_tunes_and_seven_have_it(fleet, nodes):
     daemons = nodes(8)
     problems = numbered_list(0, 5)
-    tune(daemons[0], *problems)
-    fleet.wait_delivered(5)
+    fleet.deliver(daemons[0], *problems)
     assert winners(daemons[3], problems) == [None] * 5  # nothing before the promotion
     release = fleet.promote("first", "--min-nodes", "1")
     took = fleet.wait_release(release["release"], [d.node for d in daemons])
@@ -67,8 +41,7 @@ def test_one_node_tunes_and_seven_have_it(fleet, nodes):
 def test_a_new_node_is_warm_before_its_first_request(fleet, nodes):
     first = nodes(1)[0]
     problems = numbered_list(0, 20)
-    tune(first, *problems)
-    fleet.wait_delivered(20)
+    fleet.deliver(first, *problems)
     release = fleet.promote()["release"]
     late = nodes(1, first=1)[0]
     fleet.wait_release(release, [late.node])
@@ -82,8 +55,7 @@ def test_a_new_node_is_warm_before_its_first_request(fleet, nodes):
 @pytest.mark.ci
 def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes, cli):
     daemons = nodes(3)
-    tune(daemons[0], numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemons[0], numbered(0))
     release = fleet.promote()["release"]
     fleet.wait_release(release, [d.node for d in daemons])
     fleet.server.stop("immediate")
@@ -129,8 +101,7 @@ def test_a_node_that_is_restored_from_an_old_backup_loses_and_doubles_nothing(fl
     daemon.start()
     # Those that waited in the backup come again; and the numbers that come next
     # were given to others before.
-    tune(daemon, *numbered_list(20, 6))
-    fleet.wait_delivered(13)
+    fleet.deliver(daemon, *numbered_list(20, 6))
     wait_until(lambda: outbox_depth(daemon) == 0, 30, "a drained outbox")
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 14
     assert fleet.number("SELECT duplicate_count FROM nodes") >= 4
@@ -156,8 +127,7 @@ def test_agents_that_are_killed_lose_and_double_nothing(fleet, nodes, long_run):
 def test_what_commits_late_is_not_skipped(fleet, nodes):
     """Numbers are given in one order and become visible in another."""
     slow, quick = nodes(2)
-    tune(slow, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(slow, numbered(0))
     fleet.sql(f"INSERT INTO problems (text) VALUES ('{numbered(1)}')")
     session = Session(fleet.conninfo)
     # The slow node's delivery gets its number, and then waits within its transaction.
@@ -218,31 +188,6 @@ def test_clocks_that_are_off_by_a_day_change_nothing(fleet, fake_daemon, clock_s
     assert abs(offsets["node-2"] - 86400) < 100
 
 
-@pytest.mark.ci
-def test_a_tuning_by_hand_is_told_and_the_released_choice_comes_back(fleet, nodes):
-    daemons = nodes(2)
-    tune(daemons[0], numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
-    released = winners(daemons[0], [numbered(0)])
-    tune(daemons[1], numbered(0), force=True)
-    fleet.wait_delivered(2)
-    wait_until(lambda: origins(daemons[1], [numbered(0)]) == {"ORIGIN_FLEET"}, 20, "the fleet's again")
-    assert winners(daemons[1], [numbered(0)]) == released
-
-
-@pytest.mark.ci
-def test_a_fleet_that_was_lost_gets_everything_again(fleet, nodes):
-    daemon, = nodes(1)
-    tune(daemon, *numbered_list(0, 6))
-    fleet.wait_delivered(6)
-    daemon.agent.stop()
-    fleet.sql("DROP SCHEMA convtune CASCADE")
-    fleet.migrate()
-    fleet.agent(daemon.node, daemon)
-    fleet.wait_delivered(6)
-
-
 def all_have(daemons, problems, expected, timeout=30):
     wait_until(lambda: all(winners(d, problems) == expected for d in daemons), timeout, "the same answers everywhere")
 
@@ -254,11 +199,10 @@ def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes
     tune(daemons[0], *problems[:4])
     tune(daemons[1], *problems[4:])
     fleet.wait_delivered(8)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    fleet.serve(daemons)
     expected = winners(daemons[0], problems)
     assert origins(daemons[0], problems) == {"ORIGIN_FLEET"}  # nothing of it is local any more
-    fleet.sql("DROP SCHEMA convtune CASCADE")
-    fleet.migrate()
+    fleet.lose()
     fleet.wait_delivered(8, timeout=40)
     assert fleet.number("SELECT COUNT(*) FROM pooled") == 8
     # Both nodes brought back the same: no evidence of two.
@@ -281,36 +225,19 @@ def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes
     assert fleet.cli.ok("release", "diff", "--all", "--json").json()["change_count"] == 1
 
 
-def dump(fleet):
-    return subprocess.run(
-        [postgres.programs() / "pg_dump", "--schema", "convtune", "--dbname", fleet.conninfo],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-
-
-def restore(fleet, dumped):
-    restored = subprocess.run(
-        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "--single-transaction", "-c", "DROP SCHEMA convtune CASCADE",
-         "-f", "-", fleet.conninfo], input=dumped, capture_output=True, text=True,
-    )  # fmt: skip
-    assert restored.returncode == 0, restored.stderr
-
-
 @pytest.mark.ci
 def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes):
     """The agents stay connected; numbers of releases are given a second time."""
     daemons = nodes(2)
     names = [d.node for d in daemons]
     old, new = numbered_list(0, 3), numbered_list(10, 3)
-    tune(daemons[0], *old)
-    fleet.wait_delivered(3)
+    fleet.deliver(daemons[0], *old)
     fleet.wait_release(fleet.promote("kept")["release"], names)
-    dumped = dump(fleet)
-    tune(daemons[0], *new)
-    fleet.wait_delivered(6)
+    dumped = fleet.dump()
+    fleet.deliver(daemons[0], *new)
     fleet.wait_release(fleet.promote("lost")["release"], names)
     expected = winners(daemons[0], old + new)
-    restore(fleet, dumped)
+    fleet.restore(dumped)
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1
     fleet.wait_delivered(6, timeout=40)
     assert fleet.number("SELECT COUNT(*) FROM pooled") == 6, "what came after the dump"
@@ -331,9 +258,8 @@ def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes)
 def test_a_fleet_restored_from_before_a_nodes_new_disk_gets_back_what_it_made_since(fleet, nodes):
     """The node's numbers began anew: what it delivered before is no measure of them."""
     daemon, = nodes(1)
-    tune(daemon, *numbered_list(0, 5))
-    fleet.wait_delivered(5)
-    dumped = dump(fleet)
+    fleet.deliver(daemon, *numbered_list(0, 5))
+    dumped = fleet.dump()
     assert daemon.agent.stop() == 0 and daemon.stop() == 0
     shutil.rmtree(daemon.state_dir)
     daemon.start()
@@ -343,7 +269,7 @@ def test_a_fleet_restored_from_before_a_nodes_new_disk_gets_back_what_it_made_si
     wait_until(lambda: outbox_depth(daemon) == 0, 20, "a drained outbox")
     assert daemon.stop() == 0  # the epoch of those two is over, too
     daemon.start()
-    restore(fleet, dumped)
+    fleet.restore(dumped)
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 5
     fleet.wait_delivered(7, timeout=40)
 
@@ -351,11 +277,8 @@ def test_a_fleet_restored_from_before_a_nodes_new_disk_gets_back_what_it_made_si
 def test_a_fleet_that_lost_a_release_is_brought_everything_once(fleet, nodes):
     """However often the agent connects until there is a release again."""
     daemon, = nodes(1)
-    tune(daemon, *numbered_list(0, 3))
-    fleet.wait_delivered(3)
-    fleet.wait_release(fleet.promote()["release"], [daemon.node])
-    fleet.sql("DROP SCHEMA convtune CASCADE")
-    fleet.migrate()
+    fleet.release([daemon], *numbered_list(0, 3))
+    fleet.lose()
     fleet.wait_delivered(3)
     wait_until(lambda: outbox_depth(daemon) == 0, 20, "a drained outbox")
     agent = fleet.agents[0]
@@ -383,8 +306,7 @@ def test_misses_of_programs_with_another_cudnn_hold_nothing_up_and_are_no_misses
     with daemon.client() as client:
         wait_until(lambda: client.release.ListWanted().wanted_count == 2, 10, "two wanted problems")
     fleet.wait_delivered(1)
-    tune(daemon, numbered(10))
-    fleet.wait_delivered(2)
+    fleet.deliver(daemon, numbered(10))
     seen = fleet.node(daemon.node)["tuning_count"]
     tune(daemon, numbered(20))
     wait_until(lambda: fleet.node(daemon.node)["tuning_count"] > seen, 20, "a heartbeat")
@@ -396,18 +318,12 @@ def test_misses_of_programs_with_another_cudnn_hold_nothing_up_and_are_no_misses
 def test_what_a_node_lost_of_a_release_comes_back_with_the_next(fleet, nodes):
     """Though neither that release nor the one before has it among its changes."""
     daemons = nodes(2)
-    tune(daemons[0], *numbered_list(0, 3))
-    fleet.wait_delivered(3)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
-    tune(daemons[0], numbered(20))
-    fleet.wait_delivered(4)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    fleet.release(daemons, *numbered_list(0, 3))
+    fleet.release(daemons, numbered(20))
     with daemons[1].client() as client:
         client.tuning.DeleteTuning(problems=[{"text": numbered(0)}])
     assert winners(daemons[1], [numbered(0)]) == [None]
-    tune(daemons[0], numbered(10))
-    fleet.wait_delivered(5)
-    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    fleet.release(daemons, numbered(10))
     problems = [*numbered_list(0, 3), numbered(20), numbered(10)]
     all_have([daemons[1]], problems, winners(daemons[0], problems))
     assert "the daemon lacks 1 problems of fleet release 3" in daemons[1].agent.log()
@@ -422,8 +338,7 @@ def test_agents_register_again_where_the_tables_were_made_anew(fleet, nodes):
         fleet.agent(daemon.node, daemon)
         tune(daemon, *numbered_list(10 * index, 2))
     fleet.wait_delivered(4)
-    fleet.sql("DROP SCHEMA convtune CASCADE")
-    fleet.migrate()
+    fleet.lose()
     start = time.monotonic()
     fleet.wait_delivered(4)
     print(f"delivered again after {time.monotonic() - start:.1f} s")
@@ -433,8 +348,7 @@ def test_agents_register_again_where_the_tables_were_made_anew(fleet, nodes):
             "SELECT text FROM evidence JOIN problems USING (problem_id) JOIN nodes USING (node_id) "
             f"WHERE name = '{daemon.node}'")}  # fmt: skip
         assert problems == set(numbered_list(10 * index, 2))
-    tune(daemons[0], numbered(40))
-    fleet.wait_delivered(5)
+    fleet.deliver(daemons[0], numbered(40))
 
 
 def test_an_agent_whose_row_is_gone_registers_again(fleet, nodes):
@@ -443,15 +357,7 @@ def test_an_agent_whose_row_is_gone_registers_again(fleet, nodes):
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM node_devices") > 0, 20, "a heartbeat")
     fleet.sql("DELETE FROM node_devices; DELETE FROM nodes")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM nodes WHERE name = 'node-0'") == 1, 20, "its row")
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
-
-
-def test_two_agents_cannot_speak_for_one_node(fleet, nodes):
-    daemon, = nodes(1)
-    wait_until(lambda: "connected" in daemon.agent.log(), 20, "the first agent")
-    second = fleet.agent("node-0", daemon)
-    wait_until(lambda: "another agent speaks for node-0" in second.log(), 20, "a refusal")
+    fleet.deliver(daemon, numbered(0))
 
 
 def test_the_daemon_and_the_command_line_do_not_know_libpq(convtuned, convtune, fleet):
@@ -487,8 +393,7 @@ def test_a_node_whose_database_is_damaged_has_the_fleets_tunings_again(fleet, no
         assert client.info().worker_requests == 0
         assert client.maintenance.CheckDatabase().ok
     # What it measures from now on gets to the fleet.
-    tune(first, numbered(100))
-    fleet.wait_delivered(13)
+    fleet.deliver(first, numbered(100))
     # And it is on its disk: the agent is not asked again.
     first.agent.kill()
     first.stop()
@@ -498,9 +403,7 @@ def test_a_node_whose_database_is_damaged_has_the_fleets_tunings_again(fleet, no
 
 def test_a_node_whose_agent_is_silent_is_marked_and_its_daemon_says_so(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
-    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    fleet.release([daemon], numbered(0))
     assert "silent" not in fleet.cli.ok("status").out
 
     def silence():

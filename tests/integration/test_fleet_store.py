@@ -14,9 +14,9 @@ import pytest
 from conftest import REPO, program
 from harness import postgres
 from harness.daemon import wait_until
+from harness.fleet import tune
 from harness.postgres import psql
 from harness.problems import numbered
-from test_fleet_sharing import tune
 
 
 def test_the_store_does_what_its_unit_test_says(postgres_server, fleet):
@@ -176,8 +176,7 @@ def test_a_sequence_that_stands_behind_its_table_is_named_and_moved_on(fleet):
 def test_a_key_that_no_sequence_gives_has_no_advice_about_one(fleet, nodes):
     """Of a release whose row is gone, as after a restore of some tables."""
     daemon, = nodes(1)
-    tune(daemon, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(daemon, numbered(0))
     fleet.promote()
     fleet.sql("ALTER TABLE release_choices DROP CONSTRAINT release_choices_release_number_fkey; DELETE FROM releases")
     refused = fleet.cli("release", "promote", "--reason", "x")
@@ -227,8 +226,7 @@ def test_whoever_cannot_ask_whose_lock_it_is_says_why(fleet):
 
 def test_what_was_pooled_and_is_gone_is_pooled_again(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, numbered(0), numbered(1))
-    fleet.wait_delivered(2)
+    fleet.deliver(daemon, numbered(0), numbered(1))
     pooled = fleet.sql("SELECT problem_id, winner, digest FROM pooled ORDER BY 1")
     fleet.sql("DELETE FROM pooled WHERE problem_id = (SELECT MIN(problem_id) FROM pooled)")
     assert fleet.cli.ok("release", "diff", "--json").json()["change_count"] == 2

@@ -4,8 +4,8 @@ import json
 
 from harness.daemon import wait_until
 from harness.fakes import script
+from harness.fleet import tune, winners
 from harness.problems import numbered, numbered_list
-from test_fleet_sharing import tune, winners
 
 
 def environment(version):
@@ -25,8 +25,7 @@ def drained(fleet):
 
 def test_a_new_cudnn_is_verified_by_itself_the_most_used_first(fleet, fake_daemon, nodes):
     old, = nodes(1, environment=environment("9.19.0"))
-    tune(old, *numbered_list(0, 4))
-    fleet.wait_delivered(4)
+    fleet.deliver(old, *numbered_list(0, 4))
     old.agent.stop()
     new = fake_daemon(env=script(environment=environment("9.20.0"), seed=5)).start()
     with new.client() as client:
@@ -67,15 +66,13 @@ def test_a_new_cudnn_is_verified_by_itself_the_most_used_first(fleet, fake_daemo
 
 def test_a_problem_that_only_a_newer_node_can_read_stops_no_agent(fleet, fake_daemon, nodes):
     old, = nodes(1, environment=environment("9.19.0"))
-    tune(old, *numbered_list(0, 2))
-    fleet.wait_delivered(2)
+    fleet.deliver(old, *numbered_list(0, 2))
     old.agent.stop()
     fleet.sql(f"UPDATE problems SET text = text || ',later=1' WHERE text = '{numbered(0)}'")
     new = fake_daemon(env=script(environment=environment("9.20.0"), seed=5)).start()
     fleet.agent("new", new, "--no-tune", "--verify-upgrades")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM tasks") == 2, 30, "what has to be verified")
-    tune(new, numbered(5))
-    fleet.wait_delivered(3)
+    fleet.deliver(new, numbered(5))
 
 
 def test_a_node_with_the_old_tunings_offers_them_as_hints(fleet, fake_daemon, tmp_path):
@@ -91,8 +88,7 @@ def test_a_node_with_the_old_tunings_offers_them_as_hints(fleet, fake_daemon, tm
 
 def test_a_newer_driver_is_verified_by_itself(fleet, nodes):
     daemon, = nodes(1, driver="580.65.06")
-    tune(daemon, *numbered_list(0, 3))
-    fleet.wait_delivered(3)
+    fleet.deliver(daemon, *numbered_list(0, 3))
     daemon.agent.stop()
     before = fleet.number("SELECT MAX(evidence_id) FROM evidence")
     daemon.stop()
@@ -105,8 +101,7 @@ def test_a_newer_driver_is_verified_by_itself(fleet, nodes):
 
 def test_an_older_driver_verifies_nothing(fleet, nodes):
     newer, = nodes(1, driver="580.105.08")
-    tune(newer, numbered(0))
-    fleet.wait_delivered(1)
+    fleet.deliver(newer, numbered(0))
     nodes(1, first=1, driver="580.65.06", agent_args=("--verify-upgrades",))
     fleet.promote()
     fleet.wait_release(1, ["node-0", "node-1"])

@@ -1,14 +1,39 @@
 """A fleet on one machine: a database, daemons, and an agent beside each."""
 
-import json
 import os
 import signal
 import subprocess
 import time
 
+from . import postgres
+from .api import API
 from .cli import Cli
 from .daemon import wait_until
 from .postgres import psql
+
+
+def tune(daemon, *problems, **fields):
+    with daemon.client() as client:
+        job = client.tune(*problems, **fields)
+    assert API.enum_name("JobState", job.state) == "JOB_STATE_SUCCEEDED", job
+
+
+def winners(daemon, problems):
+    """Text of the winner of each problem, None for a miss."""
+    with daemon.client() as client:
+        results = client.get(*problems)
+    return [r.answer.winner.text if r.HasField("answer") else None for r in results]
+
+
+def origins(daemon, problems):
+    with daemon.client() as client:
+        results = client.get(*problems)
+    return {API.enum_name("Origin", r.answer.origin) if r.HasField("answer") else None for r in results}
+
+
+def outbox_depth(daemon):
+    with daemon.client() as client:
+        return client.fleet.GetFleetState().outbox_depth
 
 
 class Agent:
@@ -87,6 +112,16 @@ class Fleet:
     def rollback(self, reason="no good", *args):
         return self.cli.ok("release", "rollback", "--author", "bob", "--reason", reason, "--json", *args).json()
 
+    def environment(self):
+        """The text of the first that a node told."""
+        rows = wait_until(lambda: self.sql("SELECT text FROM environments ORDER BY environment_id"), 20, "an environment")
+        return rows[0][0]
+
+    def wait_nodes(self, count):
+        """Until the devices of that many nodes are there."""
+        devices = "SELECT COUNT(DISTINCT node_id) FROM node_devices WHERE current"
+        wait_until(lambda: self.number(devices) == count, 20, "all nodes' devices")
+
     def wait_delivered(self, count, timeout=30):
         """Until that many of the nodes' newest tunings are there, and pooled."""
         wait_until(
@@ -95,12 +130,33 @@ class Fleet:
             f"{count} tunings in the fleet",
         )
 
+        self._wait_pooled(timeout)
+
+    def _wait_pooled(self, timeout):
         # More may be delivered between the two commands.
         def pooled():
             self.cli.ok("release", "diff")
             return self.status()["waiting_to_pool"] == 0
 
         wait_until(pooled, timeout, "all is pooled")
+
+    def deliver(self, daemon, *problems, **fields):
+        """Tunes them there; until each is in the fleet, and pooled. Nothing else may be on its way to the fleet."""
+        count = self.number("SELECT COUNT(*) FROM evidence") + len(problems)
+        tune(daemon, *problems, **fields)
+        wait_until(lambda: self.number("SELECT COUNT(*) FROM evidence") >= count, 30, f"{len(problems)} more tunings in the fleet")
+        self._wait_pooled(30)
+
+    def serve(self, daemons, reason="because", *args):
+        """Promotes, until all of these daemons' nodes serve the release; its number."""
+        number = self.promote(reason, *args)["release"]
+        self.wait_release(number, [daemon.node for daemon in daemons])
+        return number
+
+    def release(self, daemons, *problems):
+        """The first of the daemons tunes them, and all of them serve the release; its number."""
+        self.deliver(daemons[0], *problems)
+        return self.serve(daemons)
 
     def wait_release(self, number, nodes, timeout=30):
         """Until all of these nodes serve that release; returns how long it took."""
@@ -115,10 +171,24 @@ class Fleet:
         )  # fmt: skip
         return time.monotonic() - start
 
+    def dump(self):
+        return subprocess.run(
+            [postgres.programs() / "pg_dump", "--schema", "convtune", "--dbname", self.conninfo],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+
+    def restore(self, dumped):
+        restored = subprocess.run(
+            ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "--single-transaction", "-c", "DROP SCHEMA convtune CASCADE",
+             "-f", "-", self.conninfo], input=dumped, capture_output=True, text=True,
+        )  # fmt: skip
+        assert restored.returncode == 0, restored.stderr
+
+    def lose(self):
+        """Its tables are made anew, under whoever is connected."""
+        self.sql("DROP SCHEMA convtune CASCADE")
+        self.migrate()
+
     def close(self):
         for agent in self.agents:
             agent.close()
-
-
-def as_json(result):
-    return json.loads(result.out)

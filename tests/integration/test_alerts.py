@@ -15,7 +15,6 @@ import yaml
 from harness.chart import pod_spec, stored
 from harness.fleet import tune
 from harness.problems import numbered, numbered_list
-from test_fleet_metrics import scrape as scrape_agent
 from test_fleet_metrics import watched  # noqa: F401
 from test_metrics import ALERTS, promtool, scrape, tls_flags, values  # noqa: F401
 
@@ -99,7 +98,7 @@ def series(watched, fleet, daemons, fake_daemon, tmp_path):  # noqa: F811
     (monitor,) = [m for m in manifests if m["kind"] == "PodMonitor"]
     (workload,) = [m for m in manifests if m["kind"] == "DaemonSet"]
     containers = {p["name"]: c["name"] for c in pod_spec(manifests)["containers"] for p in c["ports"]}
-    texts = {"metrics": scrape(daemon), "fleet-metrics": scrape_agent(watched.agent)}
+    texts = {"metrics": scrape(daemon), "fleet-metrics": watched.agent.scrape()}
     stored_series = {}
     assert [e["port"] for e in monitor["spec"]["podMetricsEndpoints"]] == list(texts)
     for endpoint in monitor["spec"]["podMetricsEndpoints"]:

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from harness.certificates import key_pair
 from harness.clock import WallClock
 from harness.daemon import wait_until
 
@@ -22,13 +23,6 @@ def tuned(fake_daemon, cli):
     run = cli(daemon)
     run.ok("tune", *PROBLEMS)
     return daemon, run
-
-
-def key_pair(directory, name):
-    private, public = directory / name, directory / f"{name}.pub"
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
-    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
-    return private, public
 
 
 def winners(run):

@@ -32,15 +32,6 @@ def test_a_second_agent_of_another_node_is_refused_while_the_first_works(fleet, 
         assert client.fleet.GetFleetState(observer=True).release == 1
 
 
-def test_an_agent_that_starts_again_is_not_refused(fleet, nodes):
-    daemon, = nodes(1)
-    wait_until(lambda: "connected as" in daemon.agent.log(), 20, "a connection")
-    daemon.agent.kill()
-    again = fleet.agent(daemon.node, daemon)
-    wait_until(lambda: again.log().count("connected as") == 2, 30, "the same name again")
-    assert "refuses" not in again.log()
-
-
 @pytest.mark.long
 def test_a_node_that_was_renamed_is_taken_once_its_former_agent_is_gone(fleet, nodes):
     daemon, = nodes(1)

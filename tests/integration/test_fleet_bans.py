@@ -45,9 +45,7 @@ def wait_turn(fleet, *daemons):
 def released(fleet, nodes):
     """Two nodes that serve one release, and the engine that wins the first problem."""
     daemons = nodes(2)
-    tune(daemons[0], *PROBLEMS)
-    fleet.wait_delivered(len(PROBLEMS))
-    fleet.serve(daemons)
+    fleet.release(daemons, *PROBLEMS)
     return daemons, engine(winners(daemons[0], PROBLEMS)[0])
 
 
@@ -226,9 +224,8 @@ def test_only_the_fleet_ends_its_pins_and_who_has_left_it(fleet, released, cli):
     (first, _), _ = released
     environment = fleet.environment()
     winner, = winners(first, PROBLEMS[:1])
-    (other,), *_ = fleet.sql("SELECT c FROM pooled JOIN problems q USING (problem_id), unnest(candidates) c WHERE "
-                             f"q.text = '{PROBLEMS[0]}' AND c <> '{winner}' ORDER BY 1")  # fmt: skip
-    fleet.cli.ok("pin", PROBLEMS[0], other, "--environment", environment, "--reason", "a bug")
+    other = next(c for c in fleet.candidates(PROBLEMS[0]) if c != winner)
+    fleet.pin(PROBLEMS[0], other)
     wait_until(lambda: winners(first, PROBLEMS[:1]) == [other], 20, "the pin")
     run = cli(first)
     (pin,) = run.ok("list", "--pins", "--json").json()["pins"]
@@ -367,12 +364,11 @@ def test_of_several_bans_the_one_that_living_nodes_lack_is_waited_for(fleet, tmp
 def test_a_node_heeds_only_what_its_daemon_has_published(fleet, released):
     """Unmodified programs of the second node read the snapshot of before."""
     (first, second), best = released
-    environment = fleet.environment()
     with unpublished(second):
         late = fleet.cli("ban", best, *WHY, "--wait", "5s")
         assert late.code == 5 and f"--wait: after 5s, not heeded by {second.node}; the decision stands" in late.err, late
         banned_everywhere([first, second], 1, best)
-        fleet.cli.ok("release", "withdraw", PROBLEMS[1], "--environment", environment, "--reason", "x")
+        assert fleet.withdraw(PROBLEMS[1]).code == 0
         fleet.wait_release(2, [first.node])
         with second.client() as client:
             wait_until(lambda: client.fleet.GetFleetState(observer=True).release == 2, 20, "the release in the daemon")
@@ -394,8 +390,7 @@ def test_a_node_heeds_only_what_its_daemon_has_published(fleet, released):
 
 def test_releases_say_which_choices_a_ban_takes_away(fleet, nodes):
     daemon, = nodes(1)
-    tune(daemon, *PROBLEMS)
-    fleet.wait_delivered(len(PROBLEMS))
+    fleet.deliver(daemon, *PROBLEMS)
     plain = fleet.cli.ok("release", "diff", "--json").json()["changes"]
     assert {c["fleet_ban"] for c in plain} == {0}
     best = engine(plain[0]["after"])

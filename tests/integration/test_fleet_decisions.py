@@ -2,22 +2,22 @@
 
 import json
 import signal
-import subprocess
 
+from harness.certificates import key_pair
 from harness.daemon import wait_until
 from harness.fleet import tune, winners
 from harness.problems import numbered
-from test_fleet_metrics import scrape, watched  # noqa: F401
+from test_fleet_metrics import watched  # noqa: F401
 from test_metrics import values
 
 CHANGED = "its content does not match its digest: it was changed after it was decided"
 
 
-def released(fleet, nodes, count=2):
-    """Nodes that serve release 1, of problem 0."""
-    daemons = nodes(count)
-    fleet.release(daemons, numbered(0))
-    return daemons
+def released(fleet, nodes):
+    """A node that serves release 1, of problem 0."""
+    daemon, = nodes(1)
+    fleet.release([daemon], numbered(0))
+    return daemon
 
 
 def refusal(fleet, node, key):
@@ -30,7 +30,7 @@ def refusal(fleet, node, key):
 
 def test_a_rebuilt_node_does_not_serve_what_was_put_in_a_releases_place(fleet, nodes):
     """The role of agents could once: the tuning of a release is another node's, which is sound and slower."""
-    first, = released(fleet, nodes, count=1)
+    first = released(fleet, nodes)
     before = winners(first, [numbered(0)])
     second, = nodes(1, first=1, agents=False, seed=7)
     tune(second, numbered(0))
@@ -48,7 +48,7 @@ def test_a_rebuilt_node_does_not_serve_what_was_put_in_a_releases_place(fleet, n
 
 
 def test_a_release_whose_tuning_was_changed_is_not_served(fleet, nodes):
-    first, = released(fleet, nodes, count=1)
+    first = released(fleet, nodes)
     before = winners(first, [numbered(0)])
     fleet.deliver(first, numbered(1))
     first.agent.stop()
@@ -69,14 +69,14 @@ def test_a_release_whose_tuning_was_changed_is_not_served(fleet, nodes):
     assert refusal(fleet, first.node, "release_error") == why
     assert winners(first, [numbered(0)]) == before
     # The way out: what cannot be read is withdrawn.
-    fleet.cli.ok("release", "withdraw", numbered(1), "--environment", fleet.environment(), "--reason", "x")
+    assert fleet.withdraw(numbered(1)).code == 0
     fleet.wait_release(3, [first.node, rebuilt.node])
     assert winners(rebuilt, [numbered(0), numbered(1)]) == [*before, None]
     wait_until(lambda: not any(n["release_error"] for n in fleet.status()["nodes"]), 20, "no refusal")
 
 
 def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
-    first, = released(fleet, nodes, count=1)
+    first = released(fleet, nodes)
     fleet.deliver(first, numbered(1))
     first.agent.stop()
     fleet.promote("second")
@@ -99,7 +99,7 @@ def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
         if back is not None:
             fleet.sql(back.format(numbered(0), numbered(1)))
     # The way out: a withdrawal of one problem leaves the other's choice to release 2.
-    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", fleet.environment(), "--reason", "x")
+    assert fleet.withdraw("--every-problem").code == 0
     fleet.promote("anew", "--all")
     fleet.agent(late.node, late)
     fleet.wait_release(4, [late.node])
@@ -107,7 +107,7 @@ def test_a_release_that_is_not_what_was_decided_is_not_served(fleet, nodes):
 
 
 def test_a_canary_that_was_changed_is_not_decided_anew(fleet, nodes):
-    first, = released(fleet, nodes, count=1)
+    first = released(fleet, nodes)
     fleet.deliver(first, numbered(1))
     first.agent.stop()
     fleet.promote("second", "--canary", "50%")
@@ -128,8 +128,8 @@ def test_a_canary_that_was_changed_is_not_decided_anew(fleet, nodes):
 
 def test_a_release_that_was_changed_is_not_brought_back(fleet, nodes):
     """The release that brings it back would have its changed choice, and a digest that vouches for it."""
-    first, = released(fleet, nodes, count=1)
-    fleet.cli.ok("release", "withdraw", numbered(0), "--environment", fleet.environment(), "--reason", "x")
+    first = released(fleet, nodes)
+    assert fleet.withdraw(numbered(0)).code == 0
     fleet.deliver(first, numbered(1))
     fleet.promote("third")
     fleet.sql("UPDATE release_choices SET digest = (SELECT digest FROM release_choices WHERE release_number = 3) WHERE release_number = 1")
@@ -140,7 +140,7 @@ def test_a_release_that_was_changed_is_not_brought_back(fleet, nodes):
 
 def test_a_release_whose_choices_were_deleted_is_named_before_anything_is_decided_on_it(fleet, nodes):
     """Agents that are there read it no more, so none of them would say it."""
-    first, = released(fleet, nodes, count=1)
+    first = released(fleet, nodes)
     fleet.deliver(first, numbered(1), numbered(2))
     fleet.serve([first], "second")
     assert fleet.status()["damaged"] == ""
@@ -162,7 +162,7 @@ def test_a_release_whose_choices_were_deleted_is_named_before_anything_is_decide
     fleet.sql("INSERT INTO release_choices SELECT * FROM kept")
     assert fleet.status()["damaged"] == "" and fleet.cli.ok("release", "diff").err == "0 changes\n"
     fleet.sql(f"DELETE FROM release_choices WHERE {gone}; DROP TABLE kept")
-    fleet.cli.ok("release", "withdraw", "--every-problem", "--environment", fleet.environment(), "--reason", "x")
+    assert fleet.withdraw("--every-problem").code == 0
     fleet.promote("anew", "--all")
     assert fleet.status()["damaged"] == ""
     rebuilt, = nodes(1, first=1)
@@ -189,7 +189,7 @@ def test_a_pin_that_was_moved_to_another_problem_stays_where_it_was(fleet, nodes
     before = winners(daemons[0], problems)
     # One that ran for both problems and wins neither.
     other, = fleet.sql("SELECT c FROM pooled, unnest(candidates) c WHERE c NOT IN (SELECT winner FROM pooled) GROUP BY c HAVING COUNT(*) = 2 ORDER BY c")[0]
-    fleet.cli.ok("pin", problems[0], other, "--environment", fleet.environment(), "--author", "root", "--reason", "a bug")
+    fleet.pin(problems[0], other)
     pinned = [other, before[1]]
     wait_until(lambda: all(winners(d, problems) == pinned for d in daemons), 20, "the pin")
     # The role of agents could once: the two problems change their numbers, and the pin goes with its own.
@@ -241,8 +241,8 @@ def test_a_ban_that_was_changed_stays_as_it_was(fleet, nodes):
 
 
 def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
-    refused = lambda: values(scrape(watched.agent))["convtune_fleet_refused_decisions"]
-    unheeded = lambda: values(scrape(watched.agent))["convtune_fleet_unheeded_decisions"]
+    refused = lambda: values(watched.agent.scrape())["convtune_fleet_refused_decisions"]
+    unheeded = lambda: values(watched.agent.scrape())["convtune_fleet_unheeded_decisions"]
     fleet.deliver(watched, numbered(0))
     fleet.cli.ok("ban", "eng1", "--reason", "wrong")
     wait_until(lambda: fleet.status()["unheeded_bans"] == 0, 20, "the ban")
@@ -259,11 +259,10 @@ def test_refused_decisions_are_counted(fleet, watched):  # noqa: F811
     wait_until(lambda: refused() == 1, 20, "the ban's end")
     assert unheeded() == 1
     # What waits for a problem that the node has not is not refused, and not heeded.
-    environment = fleet.environment()
     winner, = fleet.sql("SELECT winner FROM pooled")[0]
     with watched.client() as client:
         client.tuning.DeleteTuning(problems=[{"text": numbered(0)}])
-    fleet.cli.ok("pin", numbered(0), winner, "--environment", environment, "--reason", "x")
+    fleet.pin(numbered(0), winner)
     wait_until(lambda: unheeded() == 2 and refused() == 1, 20, "the pin")
 
 
@@ -276,17 +275,9 @@ def test_a_changed_rollback_of_the_first_canary_is_refused_and_counted(fleet, wa
     fleet.sql("UPDATE releases SET end_reason = 'x'")
     watched.agent.process.send_signal(signal.SIGCONT)
     assert refusal(fleet, watched.node, "release_error") == f"release 1: {CHANGED}"
-    counted = values(scrape(watched.agent))
+    counted = values(watched.agent.scrape())
     assert counted["convtune_fleet_refused_decisions"] == counted["convtune_fleet_unheeded_decisions"] == 1
     assert winners(watched, [numbered(0)]) != [None] and fleet.node(watched.node)["release"] == 1
-
-
-def key_pair(folder, name):
-    """Files of a private and of a public key."""
-    private, public = folder / f"{name}.key", folder / f"{name}.pub"
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
-    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
-    return str(private), str(public)
 
 
 def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone(fleet, nodes, tmp_path):
@@ -294,10 +285,9 @@ def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone
     theirs, _ = key_pair(tmp_path, "theirs")
     daemon, = nodes(1, agent_args=("--require-signed-decisions", trusted))
     fleet.deliver(daemon, numbered(0))
-    environment = fleet.environment()
     candidates = [row[0] for row in fleet.sql("SELECT unnest(candidates) FROM pooled")]
     fleet.promote("nobody signs")
-    fleet.cli.ok("pin", numbered(0), candidates[1], "--environment", environment, "--reason", "x", "--sign", theirs)
+    fleet.pin(numbered(0), candidates[1], "--sign", theirs)
     fleet.cli.ok("ban", "eng99", "--reason", "x")
     unsigned = "signature: is not signed, and must be"
     assert refusal(fleet, daemon.node, "release_error") == f"release 1: {unsigned}"
@@ -306,12 +296,12 @@ def test_an_agent_that_requires_signatures_takes_what_its_operators_signed_alone
     assert error.startswith("pin 1: signature: is signed by ") and error.endswith(", a key that is not trusted"), error
     assert winners(daemon, [numbered(0)]) == candidates[:1]
     # A signature of another content is none, though whoever moved it wrote the digest anew.
-    fleet.cli.ok("pin", numbered(0), candidates[1], "--environment", environment, "--reason", "x", "--sign", ours)
+    fleet.pin(numbered(0), candidates[1], "--sign", ours)
     wait_until(lambda: fleet.node(daemon.node)["pin_error"] == "", 20, "the pin that is signed")
     assert winners(daemon, [numbered(0)]) == [candidates[1]]
-    content = "".join(f"{len(t)}:{t}" for t in ("convtune fleet pin 1", environment, numbered(0), candidates[2]))
+    content = "".join(f"{len(t)}:{t}" for t in ("convtune fleet pin 1", fleet.environment(), numbered(0), candidates[2]))
     fleet.sql(f"UPDATE pins SET candidate = '{candidates[2]}', digest = sha256(convert_to('{content}' || octet_length(author) || ':' || "
-              "author || '1:x0:', 'UTF8')) WHERE end_time IS NULL")  # fmt: skip
+              "author || '5:a bug0:', 'UTF8')) WHERE end_time IS NULL")  # fmt: skip
     error = refusal(fleet, daemon.node, "pin_error")
     assert error.startswith("pin 2: signature: its signature is not one of the key that it names"), error
     assert winners(daemon, [numbered(0)]) == [candidates[1]]

@@ -14,7 +14,6 @@ from harness.daemon import wait_until
 from harness.fleet import tune
 from harness.postgres import Proxy
 from harness.problems import numbered
-from test_fleet_metrics import scrape
 from test_metrics import values
 
 pytestmark = pytest.mark.ci
@@ -57,16 +56,14 @@ def test_an_agent_says_that_postgresql_hangs_and_delivers_afterwards(how, fleet,
     agent = fleet.agent("node-0", daemon, *QUICK, "--metrics-address", "127.0.0.1:0",
                         conninfo=through(how, fleet, proxy))  # fmt: skip
     connected(agent)
-    if "without prometheus-cpp" in agent.log():
-        pytest.skip("convtune-fleet was built without prometheus-cpp (deploy/install-deps brings it)")
     with hung(how, postgres_server, proxy):
         tune(daemon, numbered(0))
         wait_until(lambda: "no answer within 6s" in agent.log(), 30, "a line in the log")
-        wait_until(lambda: values(scrape(agent))["convtune_fleet_connected"] == 0, 10, "the loss")
-        first = wait_until(lambda: values(scrape(agent))["convtune_fleet_outbox_lag_seconds"], 20, "a lag")
+        wait_until(lambda: values(agent.scrape())["convtune_fleet_connected"] == 0, 10, "the loss")
+        first = wait_until(lambda: values(agent.scrape())["convtune_fleet_outbox_lag_seconds"], 20, "a lag")
         time.sleep(1.5)
         # As it is when it is asked, whatever the agent waits for.
-        assert 1 < values(scrape(agent))["convtune_fleet_outbox_lag_seconds"] - first < 10
+        assert 1 < values(agent.scrape())["convtune_fleet_outbox_lag_seconds"] - first < 10
     fleet.wait_delivered(1, timeout=90)
     wait_until(lambda: "all is well again" in agent.log(), 30, "its good end")
 

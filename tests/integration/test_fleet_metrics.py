@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import urllib.request
 
 import pytest
 
@@ -17,34 +16,23 @@ from harness.problems import numbered, numbered_list
 from test_metrics import MONITORING, expressions, promtool, values  # noqa: F401
 
 
-def scrape(agent):
-    url = re.search(r"metrics at (http://\S+)", agent.log())[1]
-    with urllib.request.urlopen(url, timeout=20) as reply:
-        return reply.read().decode()
-
-
 @pytest.fixture
 def watched(fleet, nodes):
     """A daemon with an agent that has metrics; skips where it was built without."""
     daemon, = nodes(1, agent_args=("--metrics-address", "127.0.0.1:0"))
-    wait_until(
-        lambda: "metrics at" in daemon.agent.log() or daemon.agent.process.poll() is not None, 20, "the agent's metrics"
-    )
-    if "without prometheus-cpp" in daemon.agent.log():
-        pytest.skip("convtune-fleet was built without prometheus-cpp (deploy/install-deps brings it)")
-    wait_until(lambda: values(scrape(daemon.agent)).get("convtune_fleet_connected") == 1, 20, "a connection")
+    wait_until(lambda: values(daemon.agent.scrape()).get("convtune_fleet_connected") == 1, 20, "a connection")
     return daemon
 
 
 def test_an_agent_says_what_it_delivered_and_when_postgresql_answered(fleet, watched):
     fleet.deliver(watched, *numbered_list(0, 3))
-    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_delivered_total"] == 3, 20, "the count")
-    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_depth"] == 0, 20, "an empty outbox")
-    now = values(scrape(watched.agent))
+    wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_delivered_total"] == 3, 20, "the count")
+    wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_outbox_depth"] == 0, 20, "an empty outbox")
+    now = values(watched.agent.scrape())
     assert now["convtune_fleet_outbox_lag_seconds"] == 0
     assert now["convtune_fleet_release"] == 0 and now["convtune_fleet_last_exchange_timestamp_seconds"] > 1.7e9
     fleet.promote()
-    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_release"] == 1, 20, "the release")
+    wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_release"] == 1, 20, "the release")
 
 
 def test_an_agent_stops_writing_once_its_database_is_of_a_schema_that_it_does_not_know(fleet, watched):
@@ -53,12 +41,12 @@ def test_an_agent_stops_writing_once_its_database_is_of_a_schema_that_it_does_no
     wait_until(lambda: fleet.node("node-0")["silent_seconds"] < first, 20, "a heartbeat: older programs can live with that one")
     fleet.sql("UPDATE fleet SET compatible_version = 99")
     tune(watched, numbered(0))
-    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_connected"] == 0, 20, "the refusal")
+    wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_connected"] == 0, 20, "the refusal")
     words = "schema version 99, this program knows version 2: use a newer convtune-fleet"
     wait_until(lambda: words in watched.agent.log(), 20, "the agent looks again, and says why it is refused")
-    failures = values(scrape(watched.agent))["convtune_fleet_failures_total"]
+    failures = values(watched.agent.scrape())["convtune_fleet_failures_total"]
     written = fleet.sql("SELECT (SELECT COUNT(*) FROM evidence), MAX(last_seen) FROM nodes")
-    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_failures_total"] > failures + 1, 30, "two more turns")
+    wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_failures_total"] > failures + 1, 30, "two more turns")
     assert written[0][0] == "0"
     assert fleet.sql("SELECT (SELECT COUNT(*) FROM evidence), MAX(last_seen) FROM nodes") == written
     fleet.sql("UPDATE fleet SET compatible_version = 2")
@@ -70,20 +58,20 @@ def test_while_postgresql_is_away_the_lag_grows_and_the_last_exchange_stands(fle
     postgres_server.stop("immediate")
     try:
         tune(watched, numbered(0))
-        wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_connected"] == 0, 30, "the loss")
-        wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"] > 1, 60, "the lag")
-        first = values(scrape(watched.agent))
+        wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_connected"] == 0, 30, "the loss")
+        wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_outbox_lag_seconds"] > 1, 60, "the lag")
+        first = values(watched.agent.scrape())
         assert first["convtune_fleet_outbox_depth"] == 1 and first["convtune_fleet_failures_total"] > 0
         last = first["convtune_fleet_last_exchange_timestamp_seconds"]
         wait_until(
-            lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"]
+            lambda: values(watched.agent.scrape())["convtune_fleet_outbox_lag_seconds"]
             > first["convtune_fleet_outbox_lag_seconds"], 60, "more lag",
         )  # fmt: skip
-        assert values(scrape(watched.agent))["convtune_fleet_last_exchange_timestamp_seconds"] == last
+        assert values(watched.agent.scrape())["convtune_fleet_last_exchange_timestamp_seconds"] == last
     finally:
         postgres_server.start()
     fleet.wait_delivered(1, timeout=60)
-    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"] == 0, 60, "no lag")
+    wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_outbox_lag_seconds"] == 0, 60, "no lag")
 
 
 def test_a_node_that_an_older_primary_takes_back_says_so(fleet, watched):
@@ -93,13 +81,13 @@ def test_a_node_that_an_older_primary_takes_back_says_so(fleet, watched):
     older = fleet.dump()
     fleet.deliver(watched, numbered(1))
     fleet.wait_release(fleet.promote()["release"], ["node-0"])
-    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 0
+    assert values(watched.agent.scrape())["convtune_fleet_went_back_total"] == 0
     fleet.restore(older)
     words = "this PostgreSQL does not know release 2, which the node served: it went back to release 1"
     wait_until(lambda: f"warning {words}" in watched.agent.log(), 30, "a warning")
     wait_until(lambda: words in fleet.node("node-0")["last_error"], 20, "a word in status")
     assert words in fleet.cli.ok("status").out
-    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 1
+    assert values(watched.agent.scrape())["convtune_fleet_went_back_total"] == 1
     fleet.wait_delivered(2)
     fleet.wait_release(fleet.promote()["release"], ["node-0"])
     wait_until(lambda: not fleet.node("node-0")["last_error"], 20, "a release that was decided since")
@@ -109,8 +97,8 @@ def test_a_node_says_so_where_its_release_is_another_one_after_a_restore(fleet, 
     fleet.deliver(watched, numbered(0))
     before = fleet.dump()
     fleet.wait_release(fleet.promote("lost")["release"], ["node-0"])
-    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_release"] == 1, 20, "the release")
-    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 0
+    wait_until(lambda: values(watched.agent.scrape())["convtune_fleet_release"] == 1, 20, "the release")
+    assert values(watched.agent.scrape())["convtune_fleet_went_back_total"] == 0
     # The agent sees nothing of what is done meanwhile, and holds no lock.
     watched.agent.process.send_signal(signal.SIGSTOP)
     fleet.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convtune-fleet' AND datname = current_database()")
@@ -120,7 +108,7 @@ def test_a_node_says_so_where_its_release_is_another_one_after_a_restore(fleet, 
     words = "release 1 of this PostgreSQL is another one than the node served: it serves release 1 of this one now"
     wait_until(lambda: f"warning {words}" in watched.agent.log(), 30, "a warning")
     wait_until(lambda: words in fleet.node("node-0")["last_error"], 20, "a word in status")
-    assert values(scrape(watched.agent))["convtune_fleet_went_back_total"] == 1
+    assert values(watched.agent.scrape())["convtune_fleet_went_back_total"] == 1
 
 
 def test_status_has_no_error_of_before_the_agent_connected_again(fleet, nodes, postgres_server):
@@ -140,27 +128,14 @@ def test_status_has_no_error_of_before_the_agent_connected_again(fleet, nodes, p
     wait_until(lambda: not fleet.node("node-0")["last_error"], 5, "no error of before")
 
 
-def test_status_shows_the_lag(fleet, nodes):
-    daemon, = nodes(1)
-    fleet.deliver(daemon, numbered(0))
-    wait_until(lambda: fleet.node("node-0")["outbox_lag_seconds"] == 0, 20, "no lag")
-    node = fleet.node("node-0")
-    assert node["outbox_lag_seconds"] == 0 and node["silent_seconds"] < 30
-    daemon.agent.stop()
-    fleet.sql("UPDATE nodes SET outbox_depth = 7, outbox_lag_seconds = 7200")
-    assert fleet.node("node-0")["outbox_lag_seconds"] == 7200
-    row = next(line for line in fleet.cli.ok("status").out.splitlines() if line.startswith("node-0"))
-    assert " 7 " in row and "2 h" in row
-
-
 def test_promtool_accepts_the_metrics(watched, promtool):  # noqa: F811
-    result = subprocess.run([promtool, "check", "metrics"], input=scrape(watched.agent), capture_output=True, text=True)
+    result = subprocess.run([promtool, "check", "metrics"], input=watched.agent.scrape(), capture_output=True, text=True)
     complaints = [l for l in (result.stdout + result.stderr).splitlines() if l and not l.startswith("exposer_")]
     assert complaints == []
 
 
 def test_rules_panels_and_pages_name_metrics_that_there_are(watched):
-    there = set(re.findall(r"^# TYPE (\S+)", scrape(watched.agent), re.MULTILINE))
+    there = set(re.findall(r"^# TYPE (\S+)", watched.agent.scrape(), re.MULTILINE))
     named = {name for _, expression in expressions() for name in re.findall(r"\bconvtune_fleet_\w+", expression)}
     assert named and named <= there
     page = set(re.findall(r"`(convtune_fleet_\w+)", (MONITORING / "README.md").read_text()))
@@ -222,13 +197,10 @@ def test_a_tuning_that_breaks_a_rule_is_counted_and_named(fleet, fake_daemon, cl
     clock.step(-60 * 366 * 86400)
     daemon = fake_daemon(env={**script(measure_delay_ms=0), **clock.env}).start()
     agent = fleet.agent("node-0", daemon, "--metrics-address", "127.0.0.1:0")
-    wait_until(lambda: "metrics at" in agent.log() or agent.process.poll() is not None, 20, "the agent's metrics")
-    if "without prometheus-cpp" in agent.log():
-        pytest.skip("convtune-fleet was built without prometheus-cpp (deploy/install-deps brings it)")
     tune(daemon, *numbered_list(0, 2))
-    wait_until(lambda: values(scrape(agent))["convtune_fleet_refused_total"] == 2, 20, "the count")
-    assert values(scrape(agent))["convtune_fleet_delivered_total"] == 0
-    wait_until(lambda: values(scrape(agent))["convtune_fleet_outbox_depth"] == 0, 20, "an empty outbox")
+    wait_until(lambda: values(agent.scrape())["convtune_fleet_refused_total"] == 2, 20, "the count")
+    assert values(agent.scrape())["convtune_fleet_delivered_total"] == 0
+    wait_until(lambda: values(agent.scrape())["convtune_fleet_outbox_depth"] == 0, 20, "an empty outbox")
     rule = "tune_time: must be a Timestamp from 1970 to now"
     for problem in numbered_list(0, 2):
         assert f"not delivered: {problem}: {rule}" in agent.log()

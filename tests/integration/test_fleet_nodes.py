@@ -1,11 +1,9 @@
 """Nodes that are gone, and nodes whose measurements are not believed."""
 
 import signal
-import subprocess
 
 from harness.daemon import wait_until
 from harness.fleet import tune, winners
-from harness.postgres import Session
 from harness.problems import numbered
 
 
@@ -92,19 +90,8 @@ def test_a_forgotten_node_is_counted_no_more_keeps_its_evidence_and_comes_back_a
 def test_a_distrust_beside_a_promotion_lists_what_was_promoted(fleet, nodes):
     daemon, = nodes(1)
     fleet.deliver(daemon, numbered(0))
-    session = Session(fleet.conninfo)
-    session("BEGIN;")
-    session("SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0));")
-    begun = []
-    for verb in (("release", "promote"), ("node", "distrust", daemon.node, "--json")):
-        command = [fleet.binary, *verb, "--postgres", fleet.conninfo, "--reason", "x"]
-        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == len(begun), 20, verb)
-    session("COMMIT;")
-    session.close()
-    (_, said), (listed, _) = [each.communicate(timeout=60) for each in begun]
-    assert [each.returncode for each in begun] == [0, 0], said
-    assert '"choice_count":1' in listed.replace(" ", ""), listed
+    promoted, listed = fleet.at_once(("release", "promote", "--reason", "x"), ("node", "distrust", daemon.node, "--reason", "x", "--json"))
+    assert promoted.code == 0 and listed.json()["choice_count"] == 1, (promoted, listed)
 
 
 def test_status_warns_of_a_database_that_takes_no_writes(fleet, nodes):
@@ -154,3 +141,4 @@ def test_a_row_of_the_status_fits_120_columns_and_errors_are_whole_below(fleet, 
     assert below[:2] == [f"{told}: {error}", f"{told}: {ban_error}"]
     node = fleet.node(name)
     assert (node["last_error"], node["devices"][0].split(",")[0]) == (error, "nvidia-h200") and len(node["devices"][0]) > 20
+    assert " 200000 " in row and " 24 h " in row and node["outbox_lag_seconds"] == 86400, row

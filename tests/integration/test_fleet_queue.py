@@ -11,8 +11,6 @@ import time
 import pytest
 
 from harness.daemon import wait_until
-from harness.fakes import script
-from harness.fleet import winners
 from harness.problems import numbered, numbered_list
 
 
@@ -50,17 +48,11 @@ def measured_by(fleet):
     return {int(count) for count, _ in rows}
 
 
-def test_three_nodes_tune_each_problem_once(fleet, nodes):
-    nodes(3)
-    fleet.wait_nodes(3)
-    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", fleet.environment(), "--budget", "1s")
-    assert measured_by(fleet) == {1}
-
-
-def test_one_node_of_four_may_be_enough(fleet, nodes):
-    nodes(4)
-    fleet.wait_nodes(4)
-    fleet.cli.ok("tune", "--file", write_list(fleet, numbered_list(0, 6)), "--environment", fleet.environment(), "--budget", "1s", "--nodes", "1")
+@pytest.mark.parametrize("count, flags", [(3, ()), (4, ("--nodes", "1"))])
+def test_in_a_small_fleet_or_where_one_is_enough_each_problem_is_tuned_once(fleet, nodes, count, flags):
+    nodes(count)
+    fleet.wait_nodes(count)
+    fleet.cli.ok("tune", *numbered_list(0, 6), "--environment", fleet.environment(), "--budget", "1s", *flags)
     assert measured_by(fleet) == {1}
 
 
@@ -234,36 +226,6 @@ def test_nodes_that_are_killed_lose_no_problem(fleet, nodes, count):
     assert fleet.sql("SELECT state, COUNT(*) FROM tasks GROUP BY state") == [["3", str(problems)]]
     assert fleet.number("SELECT COUNT(DISTINCT problem_id) FROM evidence WHERE current") == problems
     assert fleet.number("SELECT COUNT(*) FROM task_failures WHERE NOT lost_lease") == 0
-
-
-@pytest.mark.ci
-def test_after_an_upgrade_the_most_used_are_verified_first(fleet, fake_daemon, nodes):
-    def old_and_new(version):
-        return f"nvidia-test,cc=9.0,sms=132,cudnn={version},lib=full"
-
-    old, = nodes(1, environment=old_and_new("9.19.0"))
-    fleet.deliver(old, *numbered_list(0, 4))
-    fleet.promote()
-    new = fake_daemon(env=script(environment=old_and_new("9.20.0"), seed=5)).start()
-    agent = fleet.agent("new", new)
-    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM environments") == 2, 20, "the new environment")
-    # The old winner is there as a hint, and not as an answer.
-    assert winners(new, [numbered(0)]) == [None]
-    agent.stop()
-    fleet.sql(
-        "INSERT INTO wanted SELECT e.environment_id, p.problem_id, n.node_id, 50 FROM environments e, "
-        f"problems p, nodes n WHERE e.text LIKE '%9.20.0%' AND p.text = '{numbered(2)}' AND n.name = 'new'"
-    )
-    queued = fleet.cli.ok("upgrade", "--from", old_and_new("9.19.0"), "--to", old_and_new("9.20.0"), "--reason",
-                          "cuDNN 9.20", "--budget", "1s", "--json").json()  # fmt: skip
-    assert queued["problems"] == 4
-    fleet.agent("new", new)
-    fleet.cli.ok("tune", "--watch", queued["batch"])
-    order = fleet.sql("SELECT q.text FROM evidence e JOIN problems q USING (problem_id) JOIN environments v "
-                      "USING (environment_id) WHERE v.text LIKE '%9.20.0%' ORDER BY evidence_id")  # fmt: skip
-    assert order[0] == [numbered(2)] and len(order) == 4
-    nothing = fleet.cli.ok("upgrade", "--from", old_and_new("9.19.0"), "--to", old_and_new("9.20.0"), "--reason", "x")
-    assert "nothing has to be verified" in nothing.out
 
 
 def test_what_is_wrong_with_a_list_is_said_and_nothing_is_queued(fleet, nodes):

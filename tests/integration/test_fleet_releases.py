@@ -6,7 +6,6 @@ import hashlib
 import re
 import signal
 import sqlite3
-import subprocess
 
 import pytest
 
@@ -47,16 +46,15 @@ def test_new_evidence_changes_nothing_until_it_is_promoted(fleet, nodes):
 
 def test_a_bad_release_is_rolled_back_on_every_node(fleet, nodes):
     daemons = nodes(4)
-    names = [d.node for d in daemons]
     before = second_opinion(fleet, daemons)
     bad = fleet.promote("a second opinion", "--all", "--min-nodes", "1")
-    fleet.wait_release(bad["release"], names)
+    fleet.wait_release(bad["release"], daemons)
     during = [winners(d, PROBLEMS) for d in daemons]
     assert during == [during[0]] * 4
     assert during[0] != before, "the test provoked no change"
     back = fleet.rollback("slower in production")
     assert back["restores"] == 1
-    fleet.wait_release(back["release"], names)
+    fleet.wait_release(back["release"], daemons)
     assert [winners(d, PROBLEMS) for d in daemons] == [before] * 4
     releases = fleet.cli.ok("release", "list", "--json").json()
     assert [(r["release"], r["author"], r["reason"]) for r in releases] == [
@@ -68,31 +66,29 @@ def test_a_bad_release_is_rolled_back_on_every_node(fleet, nodes):
 
 def test_a_canary_is_served_by_its_share_alone_and_rolled_back(fleet, nodes):
     daemons = nodes(8)
-    names = [d.node for d in daemons]
     before = second_opinion(fleet, daemons)
     canary = fleet.promote("try it", "--canary", "50%", "--all", "--min-nodes", "1")
     assert (canary["state"], canary["canary_permille"]) == ("canary", 500)
     chosen = canary["canary_nodes"]
-    assert len(chosen) == 4 and set(chosen) < set(names)
+    assert len(chosen) == 4 and set(chosen) < {d.node for d in daemons}
     fleet.wait_release(2, chosen)
-    fleet.wait_release(1, [n for n in names if n not in chosen])
+    fleet.wait_release(1, [d for d in daemons if d.node not in chosen])
     for daemon in daemons:
         assert (winners(daemon, PROBLEMS) == before) == (daemon.node not in chosen)
     ended = fleet.rollback("no good")
     assert ended["state"] == "rolled_back"
-    fleet.wait_release(1, names)
+    fleet.wait_release(1, daemons)
     assert [winners(d, PROBLEMS) for d in daemons] == [before] * 8
 
 
 @pytest.mark.ci
 def test_a_canary_is_promoted_to_all(fleet, nodes):
     daemons = nodes(4)
-    names = [d.node for d in daemons]
     before = second_opinion(fleet, daemons)
     fleet.promote("try it", "--canary", "0.5", "--all", "--min-nodes", "1")
     promoted = fleet.promote("it is good")
     assert (promoted["release"], promoted["state"], promoted["end_author"]) == (2, "promoted", "ann")
-    fleet.wait_release(2, names)
+    fleet.wait_release(2, daemons)
     after = [winners(d, PROBLEMS) for d in daemons]
     assert after == [after[0]] * 4 != [before] * 4
 
@@ -184,15 +180,6 @@ def test_a_node_that_differs_from_the_others_is_named_and_left_out(fleet, nodes)
     assert [row["nodes"] for row in fleet.cli.ok("release", "diff", "--json", "--min-nodes", "1").json()["held_back"]] == [0]
 
 
-def test_nothing_is_promoted_where_nothing_changed(fleet, nodes):
-    daemon, = nodes(1)
-    fleet.deliver(daemon, numbered(0))
-    fleet.promote()
-    again = fleet.cli("release", "promote", "--reason", "again")
-    assert again.code == 1 and "nothing to promote" in again.err, again
-    assert fleet.number("SELECT COUNT(*) FROM releases") == 1
-
-
 def two_nodes_that_serve(fleet, nodes):
     """The daemons, and the winner of numbered(0) that a release gave both."""
     daemons = nodes(2)
@@ -203,7 +190,7 @@ def two_nodes_that_serve(fleet, nodes):
 
 def test_a_node_says_why_a_pin_of_the_fleet_ends(fleet, nodes):
     daemons, winner = two_nodes_that_serve(fleet, nodes)
-    other = fleet.sql(f"SELECT c FROM pooled, unnest(candidates) c WHERE c <> '{winner}' ORDER BY c")[0][0]
+    other = next(c for c in fleet.candidates(numbered(0)) if c != winner)
     environment = ("--environment", fleet.environment())
     pin = ("pin", numbered(0), other, *environment, "--author", "ann", "--reason")
     ends = f"warning fleet pin 1 of {numbered(0)} to {other} ends here: "
@@ -231,32 +218,30 @@ def test_a_node_says_why_a_pin_of_the_fleet_ends(fleet, nodes):
 @pytest.mark.ci
 def test_a_pin_overrides_until_it_ends(fleet, nodes):
     daemons, winner = two_nodes_that_serve(fleet, nodes)
-    others = fleet.sql(f"SELECT c FROM pooled, unnest(candidates) c WHERE c <> '{winner}' ORDER BY c")
-    environment, = fleet.sql("SELECT text FROM environments")
-    fleet.cli.ok("pin", numbered(0), others[0][0], "--environment", environment[0], "--reason", "a bug")
-    wait_until(lambda: all(winners(d, [numbered(0)]) == others[0] for d in daemons), 20, "the pin")
+    other = next(c for c in fleet.candidates(numbered(0)) if c != winner)
+    environment = fleet.environment()
+    fleet.pin(numbered(0), other)
+    wait_until(lambda: all(winners(d, [numbered(0)]) == [other] for d in daemons), 20, "the pin")
     pins = fleet.cli.ok("pins", "--json").json()
-    assert [(p["candidate"], p["reason"]) for p in pins] == [(others[0][0], "a bug")]
+    assert [(p["candidate"], p["reason"]) for p in pins] == [(other, "a bug")]
     # A pin that no node can follow is refused, and ends no other.
     for ttl in "500ms", "1000000h":
-        never = fleet.cli("pin", numbered(0), winner, "--environment", environment[0], "--reason", "none", "--ttl", ttl)
+        never = fleet.cli("pin", numbered(0), winner, "--environment", environment, "--reason", "none", "--ttl", ttl)
         assert never.code == 2 and "--ttl" in never.err and fleet.cli.ok("pins", "--json").json() == pins, never
-    ended = fleet.cli.ok("unpin", numbered(0), "--environment", environment[0], "--json").json()
-    assert ended == {"unpinned": numbered(0), "environment": environment[0]}
+    ended = fleet.cli.ok("unpin", numbered(0), "--environment", environment, "--json").json()
+    assert ended == {"unpinned": numbered(0), "environment": environment}
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "the end of the pin")
-    fleet.cli.ok(
-        "pin", numbered(0), others[0][0], "--environment", environment[0], "--reason", "for a while", "--ttl", "4s"
-    )
-    wait_until(lambda: winners(daemons[0], [numbered(0)]) == others[0], 20, "the pin")
+    fleet.pin(numbered(0), other, "--ttl", "4s")
+    wait_until(lambda: winners(daemons[0], [numbered(0)]) == [other], 20, "the pin")
     wait_until(lambda: all(winners(d, [numbered(0)]) == [winner] for d in daemons), 20, "its expiry")
     # A pin that no daemon takes keeps no agent from its other work.
     end = datetime.datetime(2200, 1, 1, tzinfo=datetime.timezone.utc)
-    texts = ("convtune fleet pin 1", environment[0], numbered(0), winner, "somebody", "for ever", str(int(end.timestamp()) * 10**6))
+    texts = ("convtune fleet pin 1", environment, numbered(0), winner, "somebody", "for ever", str(int(end.timestamp()) * 10**6))
     digest = hashlib.sha256("".join(f"{len(text)}:{text}" for text in texts).encode()).hexdigest()
     fleet.sql("UPDATE pins SET end_time = now() WHERE end_time IS NULL")
     fleet.sql("INSERT INTO pins (digest, expire_time, environment_id, problem_id, candidate, author, reason) "
               f"SELECT '\\x{digest}', '{end}', environment_id, problem_id, '{winner}', 'somebody', 'for ever' "
-              f"FROM environments, problems WHERE environments.text = '{environment[0]}' AND problems.text = '{numbered(0)}'")  # fmt: skip
+              f"FROM environments, problems WHERE environments.text = '{environment}' AND problems.text = '{numbered(0)}'")  # fmt: skip
     wait_until(lambda: [n["unapplied_pins"] for n in fleet.status()["nodes"]] == [1, 1], 20, "the refusals")
     assert all("ttl" in n["pin_error"] and n["last_error"] == "" for n in fleet.status()["nodes"])
 
@@ -293,23 +278,20 @@ def test_what_is_wrong_with_a_decision_is_said_by_its_name(fleet):
 def test_a_pin_that_no_node_could_apply_is_refused_and_replaces_none(fleet, nodes):
     daemon, = nodes(1)
     fleet.deliver(daemon, numbered(0))
-    environment = fleet.environment()
-    ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
-    place = ("--environment", environment, "--reason", "x")
-    fleet.cli.ok("pin", numbered(0), ran[0][0], *place)
+    ran = fleet.candidates(numbered(0))[0]
+    place = ("--environment", fleet.environment(), "--reason", "x")
+    fleet.pin(numbered(0), ran)
     unknown = fleet.cli("pin", numbered(0), "graph:eng99,k2=3", *place)
     assert unknown.code == 1 and "graph:eng99,k2=3 must be one that the tuning lists and that ran" in unknown.err, unknown
-    nothing = fleet.cli("pin", numbered(1), ran[0][0], *place)
+    nothing = fleet.cli("pin", numbered(1), ran, *place)
     assert nothing.code == 3 and f"the fleet has no tuning of {numbered(1)}" in nothing.err, nothing
-    assert [p["candidate"] for p in fleet.cli.ok("pins", "--json").json()] == [ran[0][0]]
+    assert [p["candidate"] for p in fleet.cli.ok("pins", "--json").json()] == [ran]
 
 
 def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
     first, second = nodes(2)
     fleet.deliver(first, numbered(0))
-    environment = fleet.environment()
-    ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
-    fleet.cli.ok("pin", numbered(0), ran[0][0], "--environment", environment, "--reason", "x")
+    fleet.pin(numbered(0), fleet.candidates(numbered(0))[0])
     # Nothing was promoted: the second node does not know the problem.
     wait_until(lambda: fleet.node(second.node)["unapplied_pins"] == 1, 20, "a count")
     assert fleet.node(first.node)["unapplied_pins"] == 0
@@ -321,10 +303,8 @@ def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
 
 def test_a_pin_that_a_later_ban_or_withdrawal_voids_counts_as_not_applied(fleet, nodes):
     daemons, winner = two_nodes_that_serve(fleet, nodes)
-    ran = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
-    other = next(c for (c,) in ran if c.startswith("graph:") and engine(c) != engine(winner))
-    environment = fleet.environment()
-    fleet.cli.ok("pin", numbered(0), other, "--environment", environment, "--reason", "x")
+    other = next(c for c in fleet.candidates(numbered(0)) if c.startswith("graph:") and engine(c) != engine(winner))
+    fleet.pin(numbered(0), other)
     wait_until(lambda: all(winners(d, [numbered(0)]) == [other] for d in daemons), 20, "the pin")
 
     def wait_unapplied(count, error):
@@ -339,7 +319,7 @@ def test_a_pin_that_a_later_ban_or_withdrawal_voids_counts_as_not_applied(fleet,
     assert "; 1 pins, not applied on 2 nodes" in fleet.cli.ok("status").out
     fleet.cli.ok("ban", "delete", "1")
     wait_unapplied(0, "")
-    gone = withdraw(fleet, numbered(0))
+    gone = fleet.withdraw(numbered(0))
     assert f"pin 1 of {numbered(0)} has no effect where the node has no tuning of its own\n" in gone.err, gone
     wait_unapplied(1, "pin 1: the problem has no tuning here")
 
@@ -352,9 +332,7 @@ def test_a_tuning_that_cannot_be_read_keeps_no_other_pin_in_force(fleet, nodes):
     before = winners(daemon, [other])
     for problem in (damaged, other):
         (won,) = winners(daemon, [problem])
-        candidates = fleet.sql("SELECT unnest(candidates) FROM pooled ORDER BY 1")
-        another = next(c for (c,) in candidates if c != won)
-        fleet.cli.ok("pin", problem, another, "--environment", environment, "--reason", "x")
+        fleet.pin(problem, next(c for c in fleet.candidates(problem) if c != won))
     wait_until(lambda: winners(daemon, [other]) != before, 20, "the pins")
     with contextlib.closing(sqlite3.connect(daemon.state_dir / "convtune.db")) as database, database:
         changed = database.execute("UPDATE tunings SET checksum = checksum - 1 WHERE problem_text = ?", [damaged])
@@ -364,23 +342,15 @@ def test_a_tuning_that_cannot_be_read_keeps_no_other_pin_in_force(fleet, nodes):
     wait_until(lambda: "the checksum does not match" in fleet.node(daemon.node)["last_error"], 20, "the damage")
 
 
-def withdraw(fleet, *args):
-    environment = fleet.environment()
-    return fleet.cli("release", "withdraw", *args, "--environment", environment, "--author", "bob",
-                     "--reason", "wrong", "--json")  # fmt: skip
-
-
 def test_the_first_release_is_taken_back_problem_by_problem(fleet, nodes):
     daemons = nodes(2)
-    names = [d.node for d in daemons]
-    fleet.deliver(daemons[0], *PROBLEMS)
-    fleet.wait_release(fleet.promote()["release"], names)
+    fleet.release(daemons, *PROBLEMS)
     before = winners(daemons[1], PROBLEMS)
-    unknown = withdraw(fleet, PROBLEMS[0], numbered(77))
+    unknown = fleet.withdraw(PROBLEMS[0], numbered(77))
     assert unknown.code == 3 and "1 of 2" in unknown.err, unknown
-    gone = withdraw(fleet, PROBLEMS[0])
+    gone = fleet.withdraw(PROBLEMS[0])
     assert gone.code == 0 and gone.json()["changes"] == 1, gone
-    took = fleet.wait_release(2, names)
+    took = fleet.wait_release(2, daemons)
     print(f"withdrawn from 2 nodes after {took:.2f} s")
     for daemon in daemons:
         assert winners(daemon, PROBLEMS) == [None, *before[1:]]
@@ -393,20 +363,20 @@ def test_the_first_release_is_taken_back_problem_by_problem(fleet, nodes):
     assert winners(late, PROBLEMS) == [None, *before[1:]]
     diff = fleet.cli.ok("release", "diff", "1", "2", "--json").json()["changes"]
     assert [(c["problem"], c["after"]) for c in diff] == [(PROBLEMS[0], "")] and diff[0]["before"] == before[0]
-    fleet.wait_release(fleet.promote("it was good", "--all")["release"], names)
+    fleet.serve(daemons, "it was good", "--all")
     assert winners(daemons[1], PROBLEMS) == before
-    every = withdraw(fleet, "--every-problem")
+    every = fleet.withdraw("--every-problem")
     assert every.code == 0 and every.json()["changes"] == 10, every
-    fleet.wait_release(every.json()["release"], [*names, late.node])
+    fleet.wait_release(every.json()["release"], [*daemons, late])
     assert [winners(d, PROBLEMS) for d in (*daemons, late)] == [[None] * 10] * 3
-    fleet.wait_release(fleet.rollback("it was good")["release"], names)
+    fleet.wait_release(fleet.rollback("it was good")["release"], daemons)
     assert winners(daemons[1], PROBLEMS) == before
 
 
 def test_what_a_node_measured_after_a_withdrawal_is_its_own(fleet, nodes):
     daemon, = nodes(1)
     fleet.release([daemon], numbered(0))
-    assert withdraw(fleet, numbered(0)).code == 0
+    assert fleet.withdraw(numbered(0)).code == 0
     fleet.wait_release(2, [daemon.node])
     tune(daemon, numbered(0))
     wait_until(lambda: outbox_depth(daemon) == 0, 20, "a drained outbox")
@@ -417,17 +387,16 @@ def test_a_withdrawal_leaves_what_the_node_has_quarantined(fleet, nodes):
     """Else its worker would die of the same candidate again."""
     good, = nodes(1)
     faulty, = nodes(1, first=1, fault="segv", index=2, problem=numbered(0))
-    names = [good.node, faulty.node]
     tune(good, numbered(0))
     with faulty.client() as client:
         assert client.tune(numbered(0), options={"time_budget": {"seconds": 10}}).succeeded_count == 1
         deaths = client.tuning.ListDevices().devices[0].worker_deaths
         assert deaths > 0
     fleet.wait_delivered(2)
-    fleet.wait_release(fleet.promote()["release"], names)
+    fleet.serve([good, faulty])
     wait_until(lambda: origins(faulty, [numbered(0)]) == {"ORIGIN_FLEET"}, 20, "the fleet's choice")
-    assert withdraw(fleet, numbered(0)).code == 0
-    fleet.wait_release(2, names)
+    assert fleet.withdraw(numbered(0)).code == 0
+    fleet.wait_release(2, [good, faulty])
     assert winners(faulty, [numbered(0)]) == [None]
     with faulty.client() as client:
         assert client.tune(numbered(0), options={"time_budget": {"seconds": 10}}).succeeded_count == 1
@@ -437,20 +406,17 @@ def test_a_withdrawal_leaves_what_the_node_has_quarantined(fleet, nodes):
 
 def test_a_rollback_says_which_first_choices_stay_and_which_withdrawn_ones_return(fleet, nodes):
     daemon, = nodes(1)
-    names = [daemon.node]
-    for release, problems in ((1, PROBLEMS[:2]), (2, PROBLEMS[2:5])):
-        tune(daemon, *problems)
-        wait_until(lambda problems=problems: fleet.cli.ok("release", "diff", "--json").json()["change_count"] == len(problems), 30, "pooling")
-        fleet.wait_release(fleet.promote()["release"], names)
+    for problems in (PROBLEMS[:2], PROBLEMS[2:5]):
+        fleet.release([daemon], *problems)
     first = fleet.cli("release", "rollback", "1", "--reason", "slow")
     assert first.code == 0 and first.err.startswith("3 problems keep their first choice, which came after release 1; `release withdraw`"), first
     assert "warning" not in first.err
     none = fleet.cli("release", "rollback", "--reason", "slower")
     assert none.code == 1 and "3 is as release 1, the first: name the number of another; `release withdraw`" in none.err, none
-    assert withdraw(fleet, PROBLEMS[0]).json()["withdrawal"]
+    assert fleet.withdraw(PROBLEMS[0]).json()["withdrawal"]
     again = fleet.cli("release", "rollback", "1", "--reason", "it was good")
     assert again.code == 0 and "warning: 1 choices that were withdrawn are served again; `release withdraw`" in again.err, again
-    fleet.wait_release(5, names)
+    fleet.wait_release(5, [daemon])
     assert winners(daemon, PROBLEMS[:1]) != [None]
     assert [r["withdrawal"] for r in fleet.cli.ok("release", "list", "--json").json()] == [False, True, False, False, False]
 
@@ -461,7 +427,7 @@ def test_the_list_tells_a_canary_that_was_rolled_back_from_a_withdrawal(fleet, n
     fleet.promote("try it", "--canary", "50%")
     assert fleet.cli.ok("release", "rollback", "--reason", "no good").out.startswith("fleet release 1: rolled back, ")
     fleet.promote()
-    assert withdraw(fleet, PROBLEMS[0]).code == 0
+    assert fleet.withdraw(PROBLEMS[0]).code == 0
     fleet.promote("it was good", "--all")
     rows = fleet.cli.ok("release", "list").out.splitlines()[1:]
     assert [re.split("  +", row.strip())[1] for row in rows] == ["promoted", "withdrawal", "promoted", "rolled back"]
@@ -530,12 +496,12 @@ def test_a_decision_that_was_made_while_a_node_is_away_says_who_has_not_heeded_i
     fleet.agent(second.node, second)
     wait_until(lambda: fleet.cli.ok("release", "list", "--json").json()[0]["heeded"] == 2, 20, "the rollback on the node that was away")
     # A withdrawal is heeded as a release is.
-    gone = withdraw(fleet, numbered(0), "--wait", "20s")
+    gone = fleet.withdraw(numbered(0), "--wait", "20s")
     assert gone.code == 0 and gone.json()["heeded"] == 2, gone
     agent = fleet.agents[-1]
     agent.kill()
     fleet.promote("again", "--all")
-    late = withdraw(fleet, "--every-problem", "--wait", "2s")
+    late = fleet.withdraw("--every-problem", "--wait", "2s")
     assert late.code == 5 and f"--wait: after 2s, not heeded by {second.node}; the decision stands" in late.err, late
 
 
@@ -570,22 +536,21 @@ def test_a_decision_that_is_taken_back_while_it_is_waited_for_does_not_stand(fle
 def test_a_first_canary_that_is_rolled_back_is_taken_from_its_nodes(fleet, nodes):
     daemons = nodes(2)
     first, second = daemons
-    names = [d.node for d in daemons]
     fleet.deliver(first, numbered(0))
-    assert sorted(fleet.promote("try it", "--canary", "99%")["canary_nodes"]) == names
-    fleet.wait_release(1, names)
+    assert sorted(fleet.promote("try it", "--canary", "99%")["canary_nodes"]) == [d.node for d in daemons]
+    fleet.wait_release(1, daemons)
     assert winners(second, [numbered(0)]) != [None] and origins(second, [numbered(0)]) == {"ORIGIN_FLEET"}
     second.agent.kill()
     late = fleet.cli("release", "rollback", "--reason", "no good", "--wait", "2s")
     assert late.code == 5 and f"not heeded by {second.node};" in late.err, late
     fleet.agent(second.node, second)
-    fleet.wait_release(0, names)
+    fleet.wait_release(0, daemons)
     for daemon in daemons:
         assert winners(daemon, [numbered(0)]) == [None]
         assert publication(daemon).choice_count == 0
     assert fleet.cli.ok("release", "list", "--json").json()[0]["heeded"] == 2
     # What a fleet that was lost had decided stays where no release of this one says otherwise.
-    fleet.wait_release(fleet.promote("it is good")["release"], names)
+    fleet.serve(daemons, "it is good")
     fleet.sql("DELETE FROM release_choices; DELETE FROM releases")
     fleet.sql("NOTIFY convtune_fleet, 'release'")
     fleet.deliver(first, numbered(1))
@@ -595,13 +560,12 @@ def test_a_first_canary_that_is_rolled_back_is_taken_from_its_nodes(fleet, nodes
 def test_the_first_choices_of_a_canary_go_with_it(fleet, nodes):
     daemons = nodes(2)
     first, second = daemons
-    names = [d.node for d in daemons]
     fleet.deliver(first, numbered(0))
-    fleet.wait_release(fleet.promote("first")["release"], names)
+    fleet.serve(daemons, "first")
     kept = winners(second, [numbered(0)])
     fleet.deliver(first, numbered(1))
     fleet.promote("try it", "--canary", "99%")
-    fleet.wait_release(2, names)
+    fleet.wait_release(2, daemons)
     assert winners(second, [numbered(1)]) != [None]
     # It serves a canary that was rolled back, and not release 1.
     first.agent.process.send_signal(signal.SIGSTOP)
@@ -611,7 +575,7 @@ def test_the_first_choices_of_a_canary_go_with_it(fleet, nodes):
     status = fleet.status()
     assert (status["promoted_heeding"]["heeded"], status["promoted_heeding"]["missing"]) == (1, [first.node]), status
     first.agent.process.send_signal(signal.SIGCONT)
-    fleet.wait_release(1, names)
+    fleet.wait_release(1, daemons)
     assert fleet.status()["promoted_heeding"]["heeded"] == 2
 
 
@@ -645,10 +609,13 @@ def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):
     assert fleet.promote("guesses, too", "--min-evidence", "heuristic")["changes"] == 1
 
 
-def test_the_list_says_who_promoted_a_canary_and_by_which_login(fleet, nodes):
+def test_a_canary_is_promoted_as_it_is_and_the_list_says_by_whom(fleet, nodes):
     daemon, = nodes(1)
     fleet.deliver(daemon, numbered(0))
     fleet.promote("try it", "--canary", "50%")
+    for flag in (["--all"], ["--min-nodes", "1"], ["--min-evidence", "heuristic"]):
+        refused = fleet.cli("release", "promote", "--reason", "x", *flag)
+        assert refused.code == 1 and f"{flag[0]}: canary 1 " in refused.err, refused
     fleet.cli.ok("release", "promote", "--author", "bob", "--reason", "it is good")
     one, = fleet.cli.ok("release", "list", "--json").json()
     assert (one["author"], one["login"], one["end_author"], one["end_login"]) == ("ann", "postgres", "bob", "postgres")
@@ -656,20 +623,9 @@ def test_the_list_says_who_promoted_a_canary_and_by_which_login(fleet, nodes):
     assert "ann (login postgres); promoted by bob (login postgres)" in row and "try it; it is good" in row, row
 
 
-def test_what_a_canary_holds_is_not_chosen_anew_where_it_is_promoted(fleet, nodes):
-    daemon, = nodes(1)
-    fleet.deliver(daemon, numbered(0))
-    fleet.promote("try it", "--canary", "50%")
-    for flag in (["--all"], ["--min-nodes", "1"], ["--min-evidence", "heuristic"]):
-        refused = fleet.cli("release", "promote", "--reason", "x", *flag)
-        assert refused.code == 1 and f"{flag[0]}: canary 1 " in refused.err, refused
-    assert fleet.promote("it is good")["state"] == "promoted"
-
-
 def releases_of_one_problem_each(fleet, daemon, count):
     for number in range(count):
-        tune(daemon, numbered(number))
-        fleet.wait_delivered(number + 1)
+        fleet.deliver(daemon, numbered(number))
         fleet.promote()
 
 
@@ -687,28 +643,12 @@ def test_a_promotion_takes_no_canary_that_came_after_the_look(fleet, nodes):
     assert fleet.promote("it is good", "--from", "2")["state"] == "promoted"
 
 
-def run_at_once(fleet, *verbs):
-    """Begins each before the first has the lock of releases, which they get in turn: their exit codes, and what they said."""
-    session = Session(fleet.conninfo)
-    session("BEGIN;")
-    session("SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0));")
-    begun = []
-    for verb in verbs:
-        command = [fleet.binary, "release", verb, "--postgres", fleet.conninfo, "--author", "ann", "--reason", "slow"]
-        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == len(begun), 20, verb)
-    session("COMMIT;")
-    session.close()
-    said = [each.communicate(timeout=60)[1] for each in begun]
-    return [each.returncode for each in begun], said
-
-
 def test_two_rollbacks_at_once_go_back_once(fleet, nodes):
     daemon, = nodes(1)
     releases_of_one_problem_each(fleet, daemon, 3)
-    codes, said = run_at_once(fleet, "rollback", "rollback")
-    assert codes == [0, 1], said
-    assert sum("must be the release that the fleet serves, 4 by ann, is 3" in text for text in said) == 1, said
+    done = fleet.at_once(*[("release", "rollback", "--author", "ann", "--reason", "slow")] * 2)
+    assert [d.code for d in done] == [0, 1], done
+    assert "must be the release that the fleet serves, 4 by ann, is 3" in done[1].err, done
     assert [r["restores"] for r in fleet.cli.ok("release", "list", "--json").json()] == [2, 0, 0, 0]
 
 
@@ -720,9 +660,9 @@ def test_who_looked_at_a_canary_decides_on_no_release_of_its_number(fleet, nodes
     fleet.deliver(daemon, numbered(2))
     fleet.promote("try", "--canary", "50%")
     fleet.deliver(daemon, numbered(3))
-    codes, said = run_at_once(fleet, "promote", verb)
-    assert codes == [0, 1], said
-    assert "--from: must be the release that the fleet serves, 3 by ann, is canary 3: somebody decided since" in said[1], said
+    done = fleet.at_once(*(("release", each, "--author", "ann", "--reason", "slow") for each in ("promote", verb)))
+    assert [d.code for d in done] == [0, 1], done
+    assert "--from: must be the release that the fleet serves, 3 by ann, is canary 3: somebody decided since" in done[1].err, done
     states = [(r["release"], r["state"]) for r in fleet.cli.ok("release", "list", "--json").json()]
     assert states == [(3, "promoted"), (2, "promoted"), (1, "promoted")]
 

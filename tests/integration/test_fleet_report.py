@@ -187,11 +187,3 @@ def test_what_it_did_not_make_is_said(fleet, nodes):
 def test_options_are_checked(fleet):
     for bad in (["--dtype", "f17"], ["--stale-after", "soon"], ["--json", "--csv"]):
         assert fleet.cli("report", *bad).code == 2, bad
-
-
-def test_convtune_forwards_it(fleet, convtune):
-    done = subprocess.run(
-        [convtune, "fleet", "report"], capture_output=True, text=True,
-        env={"CONVTUNE_POSTGRES": fleet.conninfo, "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
-    assert done.returncode == 0 and re.search(r"^tunings +0 ", done.stdout, re.MULTILINE), done

@@ -8,7 +8,6 @@ import pytest
 from conftest import REPO
 from harness.daemon import wait_until
 from harness.fleet import tune, winners
-from harness.postgres import psql
 from harness.problems import numbered
 
 

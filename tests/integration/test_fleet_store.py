@@ -117,11 +117,6 @@ def test_over_tcp_the_server_must_prove_who_it_is(fleet, hosts):
     assert done.returncode == 4 and "root.crt" in done.stderr, done
 
 
-def test_a_server_that_is_not_there_is_out_of_reach(fleet):
-    done = subprocess.run([fleet.binary, "status", "--postgres", "host=/nonexistent"], capture_output=True, text=True)
-    assert done.returncode == 4, done
-
-
 @pytest.fixture
 def pooler(postgres_server):
     """pooler(mode) starts PgBouncer before the server."""

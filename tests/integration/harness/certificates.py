@@ -69,3 +69,11 @@ class Certificates:
         if name is None:
             return grpc.ssl_channel_credentials(read("ca.pem"))
         return grpc.ssl_channel_credentials(read("ca.pem"), read(f"{name}.key"), read(f"{name}.pem"))
+
+
+def key_pair(folder, name):
+    """Files of an Ed25519 key that signs, and of its public part."""
+    private, public = folder / name, folder / f"{name}.pub"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    return private, public

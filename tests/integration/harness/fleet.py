@@ -1,9 +1,13 @@
 """A fleet on one machine: a database, daemons, and an agent beside each."""
 
 import os
+import re
 import signal
 import subprocess
 import time
+import urllib.request
+
+import pytest
 
 from . import postgres
 from .api import API
@@ -61,6 +65,14 @@ class Agent:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
+    def scrape(self):
+        """Its metrics' text, once it gives some; skips where it was built without."""
+        wait_until(lambda: "metrics at" in self.log() or self.process.poll() is not None, 20, "the agent's metrics")
+        if "without prometheus-cpp" in self.log():
+            pytest.skip("convtune-fleet was built without prometheus-cpp (deploy/install-deps brings it)")
+        with urllib.request.urlopen(re.search(r"metrics at (http://\S+)", self.log())[1], timeout=20) as reply:
+            return reply.read().decode()
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -112,6 +124,33 @@ class Fleet:
     def rollback(self, reason="no good", *args):
         return self.cli.ok("release", "rollback", "--author", "bob", "--reason", reason, "--json", *args).json()
 
+    def withdraw(self, *args):
+        """The command's result; args: problems and flags."""
+        return self.cli("release", "withdraw", *args, "--environment", self.environment(), "--author", "bob",
+                        "--reason", "wrong", "--json")  # fmt: skip
+
+    def pin(self, problem, candidate, *args):
+        self.cli.ok("pin", problem, candidate, "--environment", self.environment(), "--author", "ann", "--reason", "a bug", *args)
+
+    def at_once(self, *commands):
+        """Begins each before the first has the lock of releases, which they get in turn; their results."""
+        session = postgres.Session(self.conninfo)
+        session("BEGIN;")
+        session("SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0));")
+        begun = []
+        for command in commands:
+            begun.append(self.cli.start(*command))
+            waiting = "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            wait_until(lambda: self.number(waiting) == len(begun), 20, command)
+        session("COMMIT;")
+        session.close()
+        return [result() for result in begun]
+
+    def candidates(self, problem):
+        """Those that ran in the pooled tuning of it, in the order of their texts."""
+        return [row[0] for row in self.sql("SELECT unnest(candidates) FROM pooled JOIN problems USING (problem_id) "
+                                           f"WHERE text = '{problem}' ORDER BY 1")]  # fmt: skip
+
     def environment(self):
         """The text of the first that a node told."""
         rows = wait_until(lambda: self.sql("SELECT text FROM environments ORDER BY environment_id"), 20, "an environment")
@@ -150,7 +189,7 @@ class Fleet:
     def serve(self, daemons, reason="because", *args):
         """Promotes, until all of these daemons' nodes serve the release; its number."""
         number = self.promote(reason, *args)["release"]
-        self.wait_release(number, [daemon.node for daemon in daemons])
+        self.wait_release(number, daemons)
         return number
 
     def release(self, daemons, *problems):
@@ -159,8 +198,9 @@ class Fleet:
         return self.serve(daemons)
 
     def wait_release(self, number, nodes, timeout=30):
-        """Until all of these nodes serve that release; returns how long it took."""
+        """Until all of these nodes, or these daemons' nodes, serve that release; returns how long it took."""
         start = time.monotonic()
+        nodes = [getattr(n, "node", n) for n in nodes]
         names = ",".join(f"'{n}'" for n in nodes)
         wait_until(
             lambda: self.number(

@@ -96,7 +96,7 @@ def test_a_ban_holds_after_a_restart_and_without_a_device(tuned, cli, daemons):
 def test_where_every_candidate_is_banned_the_answer_is_a_miss_that_says_so(tuned, cli):
     run = cli(tuned)
     made = run.ok("ban", "graph:*", *REASON, "--op", "fwd")
-    assert "4 of these no candidate that is left" in made.err or "no candidate that is left" in made.err
+    assert "no candidate that is left" in made.err
     run.ok("ban", "legacy:*", *REASON, "--op", "fwd")
     with tuned.client() as client:
         result = client.get_one(PROBLEMS[0])
@@ -107,19 +107,13 @@ def test_where_every_candidate_is_banned_the_answer_is_a_miss_that_says_so(tuned
     assert missed.code == 3 and "every candidate is banned by bans/1" in missed.out
 
 
-@pytest.mark.parametrize("narrow", [["--cudnn", "<9.19"], ["--gpu", "*a100"], ["--op", "bwd_data"], ["--dtype", "f32"],
-                                    ["--layout", "nchw"]])  # fmt: skip
-def test_a_ban_of_something_else_changes_nothing(tuned, cli, narrow):
+def test_a_ban_holds_where_each_of_its_conditions_fits(tuned, cli):
     best = winner(tuned)
-    made = cli(tuned).ok("ban", engine(best), *REASON, *narrow)
-    assert "0 tunings list such a candidate" in made.err
+    ban = ("ban", engine(best), *REASON)
+    for other in (("--cudnn", "<9.19"), ("--gpu", "*a100"), ("--op", "bwd_data"), ("--dtype", "f32"), ("--layout", "nchw")):
+        assert "0 tunings list such a candidate" in cli(tuned).ok(*ban, *other).err, other
     assert winner(tuned) == best
-
-
-def test_each_condition_holds_where_it_fits(tuned, cli):
-    best = winner(tuned)
-    cli(tuned).ok("ban", engine(best), *REASON, "--cudnn", ">=9.19,<9.20", "--gpu", "NVIDIA*H200", "--op", "fwd",
-                  "--dtype", "f16", "--layout", "nhwc")  # fmt: skip
+    cli(tuned).ok(*ban, "--cudnn", ">=9.19,<9.20", "--gpu", "NVIDIA*H200", "--op", "fwd", "--dtype", "f16", "--layout", "nhwc")
     assert winner(tuned) != best
 
 
@@ -209,29 +203,6 @@ def test_a_ban_ends_when_it_expires(tuned, cli):
     wait_until(lambda: winner(tuned) == best, 20, "the end of the ban")
     assert own(cli(tuned)) == []
     assert "bans/1 expired" in tuned.log()
-
-
-def test_errata_are_read_and_written(tuned, cli, tmp_path):
-    run = cli(tuned)
-    number = engine(winner(tuned)).removeprefix("eng")
-    rules = [
-        {"rule_id": "bad", "operation": "ConvFwd", "engine": int(number), "knob": [], "cudnn_version_start": 8000,
-         "cudnn_version_end": -1},
-        {"rule_id": "shape", "operation": "ConvFwd", "engine": 1, "input_shape": [1, 1, 1, 1], "shape_format": "NCHW"},
-    ]  # fmt: skip
-    path = tmp_path / "errata.json"
-    path.write_text(json.dumps({"version": 1, "rules": rules}))
-    best = winner(tuned)
-    result = run("ban", "--errata", path)
-    assert result.code == 1 and "rule 2 (shape) is not taken" in result.err, result
-    assert winner(tuned) != best
-    again = run("ban", "--errata", path)
-    assert "bans/1 (errata: bad) has the same rule" in again.err
-    written = run.ok("ban", "list", "--errata").json()
-    (rule,) = written["rules"]
-    assert {k: rule[k] for k in ("operation", "engine", "knob", "cudnn_version_start", "cudnn_version_end")} == {
-        k: v for k, v in rules[0].items() if k != "rule_id"
-    }
 
 
 def test_a_ban_leaves_out_the_first_config_of_a_heuristic_answer(fake_daemon, cli):

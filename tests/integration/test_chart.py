@@ -63,17 +63,10 @@ def test_the_daemon_gets_more_flags_variables_and_files(mode):
     daemon = daemon_of(spec)
     assert daemon["args"][-1] == "--log-format=json"
     assert daemon["env"][-1] == {"name": "CONVTUNE_TUNE_WANTED", "value": "yes"}
+    node = next(v for v in daemon["env"] if v["name"] == "CONVTUNE_NODE")
+    assert node["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}, "results name the node"
     assert daemon["volumeMounts"][-1] == {"name": "keys", "mountPath": "/keys"}
     assert spec["volumes"][-1] == {"name": "keys", "secret": {"secretName": "keys"}}
-
-
-def test_a_server_has_its_own_variables_beside_the_snapshots_and_its_probes():
-    (server,) = pod(
-        "serving", "server.env[0].name=LD_PRELOAD", "server.env[0].value=/usr/lib/x.so",
-        "server.probes.readinessProbe.httpGet.path=/ready", "server.probes.readinessProbe.httpGet.port=http",
-    )["containers"]  # fmt: skip
-    assert [variable["name"] for variable in server["env"]] == ["CONVTUNE_SNAPSHOT", "LD_PRELOAD"]
-    assert server["readinessProbe"] == {"httpGet": {"path": "/ready", "port": "http"}}
 
 
 def test_the_chart_refuses_another_mode_and_an_agent_where_no_daemon_stays():
@@ -177,31 +170,29 @@ def test_another_list_of_problems_makes_new_serving_pods():
     assert one.keys() == {"checksum/problems"} and one != other and one == annotations("problems=a", "server.replicas=3")
 
 
-def test_a_server_mounts_its_model_and_has_its_own_resources():
-    spec = pod(
+def test_a_server_has_what_it_is_given_beside_the_snapshot():
+    (server,) = pod(
         "serving", "extraVolumes[0].name=model", "extraVolumes[0].persistentVolumeClaim.claimName=model",
         "server.volumeMounts[0].name=model", "server.volumeMounts[0].mountPath=/model", "server.command[0]=serve",
         "server.resources.requests.cpu=2", "server.resources.limits.memory=8Gi", "server.envFrom[0].secretRef.name=s",
-    )  # fmt: skip
-    (server,) = spec["containers"]
+        "server.env[0].name=LD_PRELOAD", "server.env[0].value=/usr/lib/x.so",
+        "server.probes.readinessProbe.httpGet.path=/ready", "server.probes.readinessProbe.httpGet.port=http",
+    )["containers"]  # fmt: skip
     assert {"name": "model", "mountPath": "/model"} in server["volumeMounts"]
     assert server["resources"] == {"requests": {"cpu": 2}, "limits": {"memory": "8Gi", "nvidia.com/gpu": 1}}
     assert server["command"] == ["serve"] and server["envFrom"] == [{"secretRef": {"name": "s"}}]
+    assert [variable["name"] for variable in server["env"]] == ["CONVTUNE_SNAPSHOT", "LD_PRELOAD"]
+    assert server["readinessProbe"] == {"httpGet": {"path": "/ready", "port": "http"}}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_results_name_the_node(mode):
-    node = next(v for v in daemon_of(pod(mode))["env"] if v["name"] == "CONVTUNE_NODE")
-    assert node["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-
-
-def test_the_pod_monitor_reads_the_agent_too():
-    (monitor,) = [m for m in stored("daemonset-fleet") if m["kind"] == "PodMonitor"]
-    spec = pod_spec(stored("daemonset-fleet"))
-    ports = {p["name"]: p["containerPort"] for c in spec["containers"] for p in c["ports"]}
-    assert [e["port"] for e in monitor["spec"]["podMetricsEndpoints"]] == list(ports)
-    (agent,) = [c for c in spec["containers"] if c["name"] == "fleet"]
-    assert f"--metrics-address=0.0.0.0:{ports['fleet-metrics']}" in agent["args"]
+@pytest.mark.parametrize("mode", ["daemonset-metrics", "daemonset-fleet"])
+def test_the_pod_monitor_reads_every_port_that_a_container_listens_on(mode):
+    kinds = {m["kind"]: m for m in stored(mode)}
+    assert kinds["PodMonitor"]["spec"]["selector"] == kinds["DaemonSet"]["spec"]["selector"]
+    ports = {p["name"]: (p["containerPort"], c["args"]) for c in pod_spec(stored(mode))["containers"] for p in c["ports"]}
+    assert [e["port"] for e in kinds["PodMonitor"]["spec"]["podMetricsEndpoints"]] == list(ports)
+    for port, arguments in ports.values():
+        assert f"--metrics-address=0.0.0.0:{port}" in arguments
 
 
 def test_a_network_policy_lets_named_peers_to_each_port_and_nobody_else():

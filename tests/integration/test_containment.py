@@ -82,6 +82,33 @@ def test_a_fault_is_contained(fake_daemon, fault, long_run):
         assert slowest < 5
 
 
+def test_a_quarantine_outlives_the_daemon_and_ends_with_its_problem(fake_daemon, cli):
+    text = numbered(7)
+    faulty = script(fault="segv", index=SUSPECT, problem=text)
+    daemon = fake_daemon()
+
+    def quarantined():
+        """Candidates, once the problem was tuned anew."""
+        with daemon.client() as client:
+            assert client.tune(text, force=True).succeeded_count == 1
+            candidates = client.tuning.GetTuning(problem={"text": text}).candidates
+        return [c.text for c in candidates if API.enum_name("CandidateStatus", c.status) == "CANDIDATE_STATUS_QUARANTINED"]
+
+    daemon.start(env=faulty)
+    (suspect,) = quarantined()
+    explained = cli(daemon).ok("explain", text).out
+    assert suspect in explained and "quarantined" in explained.lower()
+    assert daemon.stop() == 0
+    daemon.start(env=faulty)
+    assert quarantined() == [suspect]
+    with daemon.client() as client:
+        assert client.tuning.ListDevices().devices[0].worker_deaths == 0
+    cli(daemon).ok("delete", text)
+    assert daemon.stop() == 0
+    daemon.start(env=script())
+    assert quarantined() == []
+
+
 # What nobody ends takes nine seconds where a round takes this long, and 0.2 s within BUDGET.
 SLOW_ROUNDS = {"measure_delay_ms": 100, "prepare_delay_ms": 5}
 WHOLE_SEARCH = {"time_budget": {"seconds": 600}}

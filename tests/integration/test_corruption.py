@@ -6,7 +6,6 @@ import struct
 
 import pytest
 
-from harness.api import Service
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered_list
@@ -35,11 +34,6 @@ DAMAGE = {
 }
 
 
-def winners(client, texts):
-    return {t: r.answer.winner.text for t, r in zip(texts, client.get(*texts), strict=True)
-            if r.WhichOneof("outcome") == "answer"}  # fmt: skip
-
-
 def put_aside(daemon):
     """Databases; their logs go with them."""
     return [p for p in daemon.state_dir.glob("convtune.db.corrupt-*") if not p.name.endswith(("-wal", "-shm"))]
@@ -50,14 +44,13 @@ def test_a_damaged_database_is_put_aside_and_rebuilt(fake_daemon, cli, tmp_path,
     source = fake_daemon(env=script()).start()
     with source.client() as client:
         client.get(*BASE, on_miss="ON_MISS_TUNE")
-        base = winners(client, BASE)
-        pieces = Service(client.channel, "BundleService").ExportBundle(timeout=30)
-        (tmp_path / "base.bundle").write_bytes(b"".join(piece.chunk for piece in pieces))
+        base = client.winners(BASE)
+    cli(source).ok("export", tmp_path / "base.bundle")
     source.stop()
     daemon = fake_daemon("--base", tmp_path / "base.bundle", env=script()).start()
     with daemon.client() as client:
         client.get(*OWN, on_miss="ON_MISS_TUNE")
-        known = winners(client, BASE + OWN)
+        known = client.winners(BASE + OWN)
         assert len(known) == 20
     daemon.stop()
     database = daemon.state_dir / "convtune.db"
@@ -71,13 +64,13 @@ def test_a_damaged_database_is_put_aside_and_rebuilt(fake_daemon, cli, tmp_path,
     doctor = cli(daemon)("doctor").out
     assert said in doctor and "-> import a bundle, or restore a backup" in doctor, doctor
     with daemon.client() as client:
-        assert winners(client, BASE + OWN) == base
+        assert client.winners(BASE + OWN) == base
         assert all(r.answer.persisted for r in client.get(*OWN, on_miss="ON_MISS_TUNE"))
         assert client.maintenance.CheckDatabase().ok
     daemon.stop()
     daemon.start()
     with daemon.client() as client:
-        assert winners(client, BASE + OWN) == known
+        assert client.winners(BASE + OWN) == known
     assert put_aside(daemon) == [aside]
     assert said in cli(daemon)("doctor").out
     for file in daemon.state_dir.glob("convtune.db.corrupt-*"):
@@ -132,9 +125,8 @@ def test_damage_never_makes_smaller_what_is_published(fake_daemon, cli):
             aside.unlink()
         daemon.start()
         with daemon.client() as client:
-            release = Service(client.channel, "ReleaseService")
-            wait_until(lambda r=release: published_or_refused(r.GetPublication()), 20, "a snapshot or why there is none")
-            publication = release.GetPublication()
+            wait_until(lambda c=client: published_or_refused(c.release.GetPublication()), 20, "a snapshot or why there is none")
+            publication = client.release.GetPublication()
             carried = publication.carried_count
             assert publication.error or publication.choice_count == 44, (seed, at, daemon.log())
         assert published(daemon) == whole, (seed, at, daemon.log())
@@ -151,7 +143,7 @@ def test_a_database_that_was_deleted_under_the_daemon_takes_no_results(fake_daem
     daemon = fake_daemon(env=script()).start()
     with daemon.client() as client:
         client.get(*OWN, on_miss="ON_MISS_TUNE")
-        winner = winners(client, OWN)[OWN[0]]
+        winner = client.winners(OWN)[OWN[0]]
     database = daemon.state_dir / "convtune.db"
     database.rename(daemon.state_dir / "moved.db")
     pinned = cli(daemon)("pin", OWN[0], winner, "--reason", "x")
@@ -168,8 +160,7 @@ def test_a_snapshot_that_somebody_damaged_is_published_again(fake_daemon, cli, d
     with daemon.client() as client:
         client.get(*OWN, on_miss="ON_MISS_TUNE")
         snapshot = daemon.state_dir / "snapshot/current.snapshot"
-        release = Service(client.channel, "ReleaseService")
-        wait_until(lambda: release.GetPublication().choice_count == len(OWN), 30, "a snapshot of all")
+        wait_until(lambda: client.release.GetPublication().choice_count == len(OWN), 30, "a snapshot of all")
     whole = snapshot.read_bytes()
     damage(snapshot)
     if damage is os.unlink:

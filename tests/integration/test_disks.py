@@ -14,12 +14,6 @@ from harness.fakes import script
 from harness.problems import numbered, numbered_list
 
 
-def winners(client, texts):
-    """{text: winner} of what is answered."""
-    found = zip(texts, client.get(*texts), strict=True)
-    return {t: r.answer.winner.text for t, r in found if r.WhichOneof("outcome") == "answer"}
-
-
 def fill(path):
     """Takes all the space there is, to the last byte."""
     with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -40,7 +34,7 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
     with daemon.client() as client:
         for result in client.get(*before, on_miss="ON_MISS_TUNE"):
             assert result.answer.persisted
-        known = winners(client, before)
+        known = client.winners(before)
         fill(disk / "filler")
         unkept = client.get(*during, on_miss="ON_MISS_TUNE")
         assert [(r.answer.persisted, r.answer.stands_in) for r in unkept] == [(False, False)] * 20
@@ -66,18 +60,18 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
         assert "takes no results; 23 wait" in cli(daemon)("doctor").out
         known.update({t: r.answer.winner.text for t, r in zip(during, unkept, strict=True)})
         for _ in range(100):
-            assert winners(client, before + during) == known
+            assert client.winners(before + during) == known
         (disk / "filler").unlink()
         wait_until(lambda: client.info().writable, 30, "the disk taken back into use")
         for result in client.get(*after, on_miss="ON_MISS_TUNE"):
             assert result.answer.persisted
-        known.update(winners(client, after))
+        known.update(client.winners(after))
         pid = client.info().pid
     assert daemon.pid == pid
     daemon.kill()
     daemon.start()
     with daemon.client() as client:
-        assert winners(client, before + during + after) == known
+        assert client.winners(before + during + after) == known
         assert client.maintenance.CheckDatabase().ok
 
 
@@ -92,7 +86,7 @@ def test_a_read_only_volume_serves(fake_daemon, mounts, left):
         daemon.start()
         with daemon.client() as client:
             client.get(*texts, on_miss="ON_MISS_TUNE")
-            known = winners(client, texts)
+            known = client.winners(texts)
         daemon.kill() if left == "pending_log" else daemon.stop()
         assert (daemon.state_dir / "convtune.db-wal").exists() == (left == "pending_log")
     mounts("--bind", daemon.state_dir, daemon.state_dir)
@@ -103,10 +97,10 @@ def test_a_read_only_volume_serves(fake_daemon, mounts, left):
     with daemon.client() as client:
         assert not client.info().writable
         assert re.search(r" error .*the database takes no results", daemon.log(), re.IGNORECASE), daemon.log()
-        assert winners(client, texts) == known
+        assert client.winners(texts) == known
         answer = client.get_one(numbered(100), on_miss="ON_MISS_TUNE").answer
         assert answer.winner.text and not answer.persisted
-        assert winners(client, [numbered(100)]) == {numbered(100): answer.winner.text}
+        assert client.winners([numbered(100)]) == {numbered(100): answer.winner.text}
         assert not client.info().writable
         with pytest.raises(grpc.RpcError) as error:
             client.tuning.Pin(problem={"text": numbered(100)}, candidate=answer.winner.text, reason="x")

@@ -1,95 +1,56 @@
 """What was measured for one cuDNN and one GPU answers for no other."""
 
-import grpc
+import json
+import os
+import subprocess
+
 import pytest
 
+from conftest import REPO
 from harness.api import API
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered
 
 TEXT = numbered(1)
-
-
-def environment(model="nvidia-h200", capability="9.0", sms=132, cudnn="9.19.0", library="full"):
-    return f"{model},cc={capability},sms={sms},cudnn={cudnn},lib={library}"
+OLD, NEW = (f"nvidia-h200,cc=9.0,sms=132,cudnn={version},lib=full" for version in ("9.19.0", "9.20.1"))
 
 
 @pytest.fixture
-def restarted(fake_daemon):
-    """restarted(environment) tunes TEXT in the default one, then starts in that one."""
-
-    def restart(text):
-        daemon = fake_daemon().start(env=script(environment=environment()))
-        with daemon.client() as client:
-            winner = client.get_one(TEXT, on_miss="ON_MISS_TUNE").answer.winner.text
-        assert daemon.stop() == 0
-        daemon.start(env=script(environment=text))
-        return daemon, winner
-
-    return restart
+def upgraded(fake_daemon):
+    """A daemon of the new environment that tuned TEXT in the old one, and the winner."""
+    daemon = fake_daemon().start(env=script(environment=OLD))
+    with daemon.client() as client:
+        winner = client.get_one(TEXT, on_miss="ON_MISS_TUNE").answer.winner.text
+    assert daemon.stop() == 0
+    return daemon.start(env=script(environment=NEW)), winner
 
 
-def test_another_cudnn_version_is_a_miss_with_a_hint_on_request(restarted, cli):
-    daemon, winner = restarted(environment(cudnn="9.20.1"))
+def test_another_cudnn_version_is_a_miss_with_a_hint_on_request(upgraded, cli):
+    daemon, winner = upgraded
     with daemon.client() as client:
         plain = client.get_one(TEXT)
         assert plain.WhichOneof("outcome") == "miss" and not plain.miss.HasField("hint")
         hinted = client.get_one(TEXT, include_hints=True)
         assert hinted.WhichOneof("outcome") == "miss"
         assert hinted.miss.hint.winner.text == winner
-        assert hinted.miss.hint.environment_text == environment()
+        assert hinted.miss.hint.environment_text == OLD
     shown = cli(daemon)("get", "--hints", TEXT)
     assert shown.code == 3 and f"hint from cuDNN 9.19.0 (nvidia-h200): {winner}" in shown.out, shown
 
 
-def test_another_library_configuration_is_a_miss_with_a_hint(restarted):
-    daemon, winner = restarted(environment(library="graph_jit_only"))
-    with daemon.client() as client:
-        assert client.get_one(TEXT, include_hints=True).miss.hint.winner.text == winner
-
-
-def test_another_gpu_model_is_a_miss_without_a_hint(restarted):
-    daemon, _ = restarted(environment(model="other-gpu"))
-    with daemon.client() as client:
-        found = client.get_one(TEXT, include_hints=True)
-        assert found.WhichOneof("outcome") == "miss" and not found.miss.HasField("hint")
-
-
-def test_the_old_environment_is_still_listed(restarted, cli):
-    daemon, _ = restarted(environment(cudnn="9.20.1"))
+def test_the_old_environment_is_still_listed(upgraded, cli):
+    daemon, _ = upgraded
     with daemon.client() as client:
         known = {e.cudnn_version: e for e in client.tuning.ListEnvironments().environments}
     assert known["9.20.1"].current and not known["9.19.0"].current
-    run, old = cli(daemon), environment()
+    run = cli(daemon)
     shown = run.ok("environments")
-    assert old in shown.out and environment(cudnn="9.20.1") in shown.out, shown
+    assert OLD in shown.out and NEW in shown.out, shown
     assert shown.err == "2 environments have the name nvidia-h200: --environment takes the TEXT of one as well\n"
-    shown = run.ok("environments", "--environment", old)
-    assert old in shown.out and "9.20.1" not in shown.out and shown.err == "", shown
+    shown = run.ok("environments", "--environment", OLD)
+    assert OLD in shown.out and "9.20.1" not in shown.out and shown.err == "", shown
     assert known["9.19.0"].tuning_count == 1
-
-
-def test_without_a_device_what_is_known_is_served(fake_daemon, daemons):
-    daemon = fake_daemon().start(env=script(environment=environment()))
-    with daemon.client() as client:
-        client.tune(TEXT)
-        name = client.tuning.ListEnvironments().environments[0].name
-    assert daemon.stop() == 0
-    bare = daemons("--devices", "none", directory=daemon.directory).start()
-    with bare.client() as client:
-        assert client.get_one(TEXT, environment=name).WhichOneof("outcome") == "answer"
-        missed = client.get_one(numbered(2), environment=name, on_miss="ON_MISS_TUNE")
-        assert missed.WhichOneof("outcome") == "miss" and missed.miss.message
-
-
-def test_environment_that_nobody_knows_is_not_found(fake_daemon):
-    daemon = fake_daemon().start()
-    with daemon.client() as client:
-        with pytest.raises(grpc.RpcError) as error:
-            client.get_one(TEXT, environment="nvidia-nothing")
-    assert error.value.code() == grpc.StatusCode.NOT_FOUND
-    assert "nvidia-nothing" in error.value.details()
 
 
 LIBRARIES = {"cublaslt": "a7d443494f0d", "nvrtc": "65be0db342ad"}
@@ -102,28 +63,26 @@ def libraries(**changed):
 @pytest.mark.parametrize("library, words", [("cublaslt", "cuBLASLt"), ("nvrtc", "NVRTC")])
 def test_another_cuda_library_is_a_miss_where_candidates_use_it(fake_daemon, library, words):
     """The key has two parts for candidates whose notes say so: each changed in turn, and changed back."""
-    uses = {"cublaslt": "uses_cublaslt", "nvrtc": "uses_nvrtc"}
-    other = {"cublaslt": "nvrtc", "nvrtc": "cublaslt"}[library]
-    daemon = fake_daemon().start(env=script(**libraries(), **{uses[library]: 1}))
-    with daemon.client() as client:
+    (other,) = LIBRARIES.keys() - {library}
+    daemon = fake_daemon()
+
+    def started(**changed):
+        if daemon.running():
+            daemon.stop()
+        return daemon.start(env=script(**libraries(**changed), **{f"uses_{library}": 1})).client()
+
+    with started() as client:
         winner = client.get_one(TEXT, on_miss="ON_MISS_TUNE").answer.winner.text
-    for changed in ("000000000000",):
-        daemon.stop()
-        daemon.start(env=script(**libraries(**{library: changed}), **{uses[library]: 1}))
-        with daemon.client() as client:
-            missed = client.get_one(TEXT, include_hints=True)
-            assert missed.WhichOneof("outcome") == "miss", missed
-            assert f"measured with {words} {LIBRARIES[library]}, there is {changed} now" in missed.miss.message
-            assert missed.miss.hint.winner.text == winner and "not exact" in missed.miss.hint.note
+    with started(**{library: "000000000000"}) as client:
+        missed = client.get_one(TEXT, include_hints=True)
+        assert missed.WhichOneof("outcome") == "miss", missed
+        assert f"measured with {words} {LIBRARIES[library]}, there is 000000000000 now" in missed.miss.message
+        assert missed.miss.hint.winner.text == winner and "not exact" in missed.miss.hint.note
     # What no candidate uses may change.
-    daemon.stop()
-    daemon.start(env=script(**libraries(**{other: "000000000000"}), **{uses[library]: 1}))
-    with daemon.client() as client:
+    with started(**{other: "000000000000"}) as client:
         assert client.get_one(TEXT).answer.winner.text == winner
     # A new tuning takes the place of the old one, whatever that had measured.
-    daemon.stop()
-    daemon.start(env=script(**libraries(**{library: "111111111111"}), **{uses[library]: 1}))
-    with daemon.client() as client:
+    with started(**{library: "111111111111"}) as client:
         assert client.get_one(TEXT, on_miss="ON_MISS_TUNE").WhichOneof("outcome") == "answer"
         assert client.get_one(TEXT).answer.evidence == client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer.evidence
         (known,) = [e for e in client.tuning.ListEnvironments().environments if e.current]
@@ -196,20 +155,6 @@ def test_unmodified_programs_are_served_nothing_that_another_library_made_old(fa
         assert client.get_one(TEXT).WhichOneof("outcome") == "answer"
 
 
-def test_what_was_measured_with_unknown_libraries_is_a_miss_once_they_are_known(fake_daemon):
-    daemon = fake_daemon().start(env=script(uses_nvrtc=1))
-    with daemon.client() as client:
-        client.tune(TEXT)
-    daemon.stop()
-    daemon.start(env=script(uses_nvrtc=1, **libraries()))
-    with daemon.client() as client:
-        assert "an unknown NVRTC" in client.get_one(TEXT).miss.message
-    daemon.stop()
-    daemon.start(env=script(uses_nvrtc=1))  # and not known any more: nothing says that it is another
-    with daemon.client() as client:
-        assert client.get_one(TEXT).WhichOneof("outcome") == "answer"
-
-
 def test_an_imported_tuning_of_another_library_is_not_served(fake_daemon, cli, tmp_path):
     bundle = tmp_path / "b.bundle"
     first = fake_daemon().start(env=script(uses_nvrtc=1, **libraries()))
@@ -228,15 +173,8 @@ def test_an_imported_tuning_of_another_library_is_not_served(fake_daemon, cli, t
 
 def test_the_real_worker_tells_the_builds_of_its_cuda_libraries(worker, tmp_path):
     """A library in front of the loader's path is another build; the rest is as before."""
-    import json
-    import os
-    import pathlib
-    import subprocess
-
-    profile = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "profiles" / "nvidia-h200.json"
-
     def probe(**env):
-        command = [worker, "--probe", "--devices", "none", "--profile", profile]
+        command = [worker, "--probe", "--devices", "none", "--profile", REPO / "deploy" / "profiles" / "nvidia-h200.json"]
         out = subprocess.run(command, env={**os.environ, **env}, check=True, capture_output=True, text=True).stdout
         found = json.loads(out)
         return {"cuda": found["cuda_version"], "cublaslt": found["cublaslt_build"], "nvrtc": found["nvrtc_build"]}

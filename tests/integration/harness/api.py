@@ -102,6 +102,11 @@ class Client:
         """BatchGet of problems in text form; returns the results."""
         return list(self.tuning.BatchGet(problems=[{"text": t} for t in texts], **fields).results)
 
+    def winners(self, texts):
+        """{text: winner} of what is answered."""
+        found = zip(texts, self.get(*texts), strict=True)
+        return {text: r.answer.winner.text for text, r in found if r.WhichOneof("outcome") == "answer"}
+
     def get_one(self, text, **fields):
         return self.get(text, **fields)[0]
 

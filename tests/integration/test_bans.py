@@ -1,6 +1,5 @@
 """Rules over candidates: from the command line to the database, the answers and the snapshot that programs are served."""
 
-import json
 import time
 
 import pytest
@@ -93,20 +92,6 @@ def test_a_ban_holds_after_a_restart_and_without_a_device(tuned, cli, daemons):
     assert winner(bare) == second
 
 
-def test_where_every_candidate_is_banned_the_answer_is_a_miss_that_says_so(tuned, cli):
-    run = cli(tuned)
-    made = run.ok("ban", "graph:*", *REASON, "--op", "fwd")
-    assert "no candidate that is left" in made.err
-    run.ok("ban", "legacy:*", *REASON, "--op", "fwd")
-    with tuned.client() as client:
-        result = client.get_one(PROBLEMS[0])
-    assert result.WhichOneof("outcome") == "miss"
-    assert result.miss.message.startswith("every candidate is banned by bans/1 (wrong results)")
-    assert result.miss.banned.ban.startswith("bans/")
-    missed = run("get", PROBLEMS[0])
-    assert missed.code == 3 and "every candidate is banned by bans/1" in missed.out
-
-
 def test_a_ban_holds_where_each_of_its_conditions_fits(tuned, cli):
     best = winner(tuned)
     ban = ("ban", engine(best), *REASON)
@@ -178,31 +163,6 @@ def test_what_cannot_be_published_is_kept_and_said(tuned, cli):
     assert ban["reason"] == "wrong results"
     with tuned.client() as client:
         assert not client.release.GetPublication().error and not client.release.GetPublication().pending
-
-
-def test_a_pin_and_a_ban_of_one_candidate(tuned, cli):
-    run = cli(tuned)
-    best = winner(tuned)
-    run.ok("pin", PROBLEMS[0], engine(best), "--reason", "the best that fits")
-    (pin,) = json.loads(run.ok("list", "--pins", "--json").out)["pins"]
-    assert pin["candidate"] == best
-    made = run.ok("ban", engine(best), *REASON)
-    assert f"{best} (pinned)" in made.out and f"1 pin has no effect while the ban holds: {PROBLEMS[0]} in " in made.err
-    with tuned.client() as client:
-        answer = client.get_one(PROBLEMS[0]).answer
-    assert not answer.pinned and engine(answer.winner.text) != engine(best)
-    assert f"the pinned candidate {best} is banned by bans/1 (wrong results)" in answer.note
-    refused = run("pin", PROBLEMS[0], best, "--reason", "again")
-    assert refused.code == 1 and "is banned by bans/1 (wrong results)" in refused.err
-
-
-def test_a_ban_ends_when_it_expires(tuned, cli):
-    best = winner(tuned)
-    cli(tuned).ok("ban", engine(best), *REASON, "--expires", "3s")
-    assert winner(tuned) != best
-    wait_until(lambda: winner(tuned) == best, 20, "the end of the ban")
-    assert own(cli(tuned)) == []
-    assert "bans/1 expired" in tuned.log()
 
 
 def test_a_ban_leaves_out_the_first_config_of_a_heuristic_answer(fake_daemon, cli):

@@ -78,24 +78,3 @@ def test_results_say_which_of_them_are_older_than_what_they_measure():
         pytest.skip(f"this checkout has no history as far as {results['commit'][:8]}")
     if older:
         warnings.warn(f"tests/bench/results.json is older than what it measures: {', '.join(older)}", stacklevel=1)
-
-
-def test_a_part_is_older_once_its_folder_changed(monkeypatch, tmp_path):
-    def git(*args):
-        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-        return subprocess.run(["git", *identity, *args], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
-
-    def commit(path):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(path)
-        git("add", "-A")
-        git("commit", "-qm", path)
-        return git("rev-parse", "HEAD")
-
-    git("init", "-q")
-    measured = commit("db/bundle/a.cc")
-    commit("deploy/a.md")
-    commit("client/preload/a.cc")
-    monkeypatch.setattr(figures, "ROOT", tmp_path)
-    assert figures.older_parts({"commit": measured}) == ["preload"]
-    assert figures.older_parts({"commit": "0" * 40}) is None

@@ -89,73 +89,52 @@ def test_an_agent_goes_on_with_its_exchanges(fleet, nodes, clock, seconds):
     fleet.wait_release(fleet.promote()["release"], ["node-0"])
 
 
+def ends(command, clock, seconds, wait=lambda: time.sleep(1), env=None, **process):
+    """Sets the clock once the command waits for something: its exit code, what it said, and how long it took."""
+    began = time.monotonic()
+    running = subprocess.Popen(
+        command, env={**(env or {}), **clock.env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **process
+    )
+    try:
+        wait()
+        clock.step(seconds)
+        said, _ = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    return running.returncode, said, time.monotonic() - began
+
+
 @STEPS
 def test_a_client_that_waits_for_a_daemon_waits_as_long_as_it_was_told(convtune, problems, tmp_path, clock, seconds):
-    began = time.monotonic()
-    waits = subprocess.Popen(
-        [convtune, "--address", f"unix:{tmp_path}/nobody", "warm", problems, "--wait-ready", "8s"],
-        env=clock.env, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    time.sleep(1)
-    clock.step(seconds)
-    try:
-        _, errors = waits.communicate(timeout=30)
-    finally:
-        waits.kill()
-    assert waits.returncode == 4 and "not ready within 8s" in errors, errors
-    assert 8 <= time.monotonic() - began < 20
+    command = [convtune, "--address", f"unix:{tmp_path}/nobody", "warm", problems, "--wait-ready", "8s"]
+    code, said, took = ends(command, clock, seconds)
+    assert code == 4 and "not ready within 8s" in said and 8 <= took < 20, (code, said, took)
 
 
 @STEPS
 def test_a_call_to_a_daemon_that_hangs_ends_at_its_timeout(fake_daemon, convtune, clock, seconds):
     daemon = fake_daemon().start()
     daemon.process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    asks = subprocess.Popen(
-        [convtune, "--address", daemon.address, "--timeout", "6s", "get", numbered(0)],
-        env=clock.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    time.sleep(1)
-    clock.step(seconds)
-    try:
-        assert asks.wait(30) == 4
-    finally:
-        asks.kill()
-        daemon.process.send_signal(signal.SIGCONT)
-    assert 6 <= time.monotonic() - began < 20
+    code, said, took = ends([convtune, "--address", daemon.address, "--timeout", "6s", "get", numbered(0)], clock, seconds)
+    daemon.process.send_signal(signal.SIGCONT)
+    assert code == 4 and 6 <= took < 20, (code, said, took)
 
 
 @STEPS
 def test_a_client_that_watches_a_job_watches_it_to_its_end(fake_daemon, convtune, problems, clock, seconds):
     daemon = fake_daemon(env=SLOW).start()
-    watches = subprocess.Popen(
-        [convtune, "--address", daemon.address, "warm", problems, "--budget-total", "5m"],
-        env=clock.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    command = [convtune, "--address", daemon.address, "warm", problems, "--budget-total", "5m"]
     with daemon.client() as client:
-        wait_until(lambda: client.info().worker_starts, 20, "a worker")
-    clock.step(seconds)
-    output, _ = watches.communicate(timeout=120)
-    assert watches.returncode == 0, output
+        code, said, _ = ends(command, clock, seconds, lambda: wait_until(lambda: client.info().worker_starts, 20, "a worker"))
+    assert code == 0, said
 
 
 @STEPS
-def test_a_resolver_is_back_within_its_limit(worker, tmp_path, clock, seconds):
+def test_a_resolver_is_back_within_its_limit(worker, problems, tmp_path, clock, seconds):
     """The example server gives its Resolver five seconds, in which nobody answers."""
     properties = tmp_path / "properties.json"
     properties.write_text(json.dumps(json.loads(PROFILE.read_text())["properties"], separators=(",", ":")))
-    began = time.monotonic()
-    resolves = subprocess.Popen(
-        [PROGRAMS / "convtune-example-server", properties], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, env={"PATH": "/usr/bin:/bin", "CONVTUNE_ADDRESS": f"unix:{tmp_path}/nobody", **clock.env},
-    )  # fmt: skip
-    resolves.stdin.write(numbered(0) + "\n")
-    resolves.stdin.close()
-    time.sleep(0.5)
-    clock.step(seconds)
-    try:
-        output = resolves.stdout.read() if resolves.wait(30) == 0 else ""
-    finally:
-        resolves.kill()
-    assert "cuDNN's heuristic" in output, output
-    assert time.monotonic() - began < 20
+    env = {"PATH": "/usr/bin:/bin", "CONVTUNE_ADDRESS": f"unix:{tmp_path}/nobody"}
+    with problems.open() as asked:
+        code, said, took = ends([PROGRAMS / "convtune-example-server", properties], clock, seconds, env=env, stdin=asked)
+    assert code == 0 and "cuDNN's heuristic" in said and took < 20, (code, said, took)

@@ -3,12 +3,12 @@
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 
 import grpc
 import pytest
 
+from harness.cudnn_shapes import library
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered, numbered_list
@@ -111,18 +111,15 @@ def test_a_read_only_volume_serves(fake_daemon, mounts, left):
 
 def test_a_network_file_system_is_refused_and_can_be_allowed(fake_daemon, tmp_path):
     """The daemon is told a file system's type by a library in front of statfs."""
-    compiler = shutil.which("cc")
-    assert compiler, "a C compiler is needed"
-    source = tmp_path / "nfs.c"
-    source.write_text(
+    nfs = library(
+        tmp_path / "nfs.so",
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <sys/vfs.h>\n"
         "int statfs(const char* path, struct statfs* out) {\n"
         '  int (*real)(const char*, struct statfs*) = dlsym(RTLD_NEXT, "statfs");\n'
-        "  const int result = real(path, out);\n  out->f_type = 0x6969;\n  return result;\n}\n"
+        "  const int result = real(path, out);\n  out->f_type = 0x6969;\n  return result;\n}\n",
+        "-ldl",
     )
-    library = tmp_path / "nfs.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    env = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    env = {"LD_PRELOAD": str(nfs), "ASAN_OPTIONS": "verify_asan_link_order=0"}
     daemon = fake_daemon(env=script())
     daemon.start(wait=False, env=env)
     assert daemon.process.wait(20) != 0

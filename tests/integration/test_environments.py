@@ -8,6 +8,7 @@ import pytest
 
 from conftest import REPO
 from harness.api import API
+from harness.cudnn_shapes import library
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered
@@ -181,7 +182,5 @@ def test_the_real_worker_tells_the_builds_of_its_cuda_libraries(worker, tmp_path
 
     there = probe()
     assert all(there.values()) and there["cublaslt"] != there["nvrtc"]
-    (tmp_path / "empty.c").write_text("")
-    library = tmp_path / f"libnvrtc.so.{there['cuda'].split('.')[0]}"
-    subprocess.run(["cc", "-shared", "-Wl,--build-id=0x0123456789abcdef", "-o", library, tmp_path / "empty.c"], check=True)
+    library(tmp_path / f"libnvrtc.so.{there['cuda'].split('.')[0]}", "", "-Wl,--build-id=0x0123456789abcdef")
     assert probe(LD_LIBRARY_PATH=str(tmp_path)) == {**there, "nvrtc": "0123456789ab"}

@@ -170,11 +170,8 @@ def test_an_address_that_is_taken_is_named_with_its_flag(fleet, watched):
 
 
 def test_an_address_that_is_none_is_refused(fleet):
-    done = subprocess.run(
-        [fleet.binary, "agent", "--postgres", fleet.conninfo, "--address", "unix:/nonexistent", "--metrics-address", "9465"],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
-    assert done.returncode == 2 and "--metrics-address" in done.stderr, done
+    done = fleet.cli("agent", "--address", "unix:/nonexistent", "--metrics-address", "9465")
+    assert done.code == 2 and "--metrics-address" in done.err, done
 
 
 def test_thin_says_what_it_removed(fleet, nodes):

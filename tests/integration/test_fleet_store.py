@@ -42,10 +42,8 @@ def test_migrating_again_and_at_the_same_time_does_nothing_twice(postgres_server
 
 
 def test_without_tables_it_says_what_to_run(postgres_server, fleet):
-    done = subprocess.run(
-        [fleet.binary, "status", "--postgres", postgres_server.database()], capture_output=True, text=True
-    )
-    assert done.returncode == 1 and "convtune-fleet migrate" in done.stderr, done
+    done = fleet.cli("status", "--postgres", postgres_server.database())
+    assert done.code == 1 and "convtune-fleet migrate" in done.err, done
 
 
 def test_credentials_come_from_a_file_for_its_owner_alone(fleet, tmp_path):

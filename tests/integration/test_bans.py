@@ -8,6 +8,7 @@ from harness.clock import WallClock
 from harness.daemon import unpublished, wait_until
 from harness.fakes import script
 from harness.problems import numbered
+from test_clock_steps import STEPS
 from test_python_snapshot import ct  # noqa: F401
 
 PROBLEMS = [numbered(i) for i in range(4)]
@@ -34,13 +35,6 @@ def own(run):
 
 def engine(candidate):
     return candidate.split(":")[1].split(",")[0]
-
-
-def served(daemon):
-    """The time of the last publication, and the file."""
-    with daemon.client() as client:
-        return (client.release.GetPublication().publish_time.ToNanoseconds(),
-                (daemon.state_dir / "snapshot" / "current.snapshot").read_bytes())  # fmt: skip
 
 
 def test_a_ban_changes_answers_until_it_is_deleted(tuned, cli):
@@ -102,28 +96,13 @@ def test_a_ban_holds_where_each_of_its_conditions_fits(tuned, cli):
     assert winner(tuned) != best
 
 
-def test_what_programs_are_served_changes_with_a_ban_at_once(tuned, cli):
-    best = winner(tuned)
-    with tuned.client() as client:
-        wait_until(lambda: client.release.GetPublication().choice_count == len(PROBLEMS), 30, "all choices")
-        before = served(tuned)
-        cli(tuned).ok("ban", engine(best), *REASON)
-        wait_until(lambda: served(tuned)[0] > before[0], 30, "the next publication")
-        assert served(tuned)[1] != before[1]
-        # The next best choice, without a promotion.
-        assert client.release.GetPublication().choice_count == len(PROBLEMS)
-        assert client.release.ListReleases().waiting_changes == 0
-        cli(tuned).ok("ban", "delete", "1")
-        wait_until(lambda: client.release.ListReleases().waiting_changes > 0, 30, "the way back")
-
-
 def served_engines(ct, daemon, problems):  # noqa: F811
     """Those that programs are served, once no daemon answers; None for a problem without one."""
     nobody = ct.Client(f"unix:{daemon.directory}/nobody", snapshot=str(daemon.state_dir / "snapshot"))
     return {r.winner and engine(r.winner.text) for r in nobody.resolve(problems, timeout=0.3)}
 
 
-@pytest.mark.parametrize("seconds", (-3600, 3600, -30 * 86400, 30 * 86400))
+@STEPS
 def test_a_ban_is_heeded_at_once_whatever_the_clock_is_set_to(ct, fake_daemon, cli, tmp_path, seconds):  # noqa: F811
     """The wall clock is set while the daemon runs; the steady clock goes on."""
     clock = WallClock(tmp_path)

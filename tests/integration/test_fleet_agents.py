@@ -1,6 +1,5 @@
 """One agent for each daemon, and each with its own."""
 
-import re
 import resource
 import signal
 import subprocess
@@ -54,14 +53,6 @@ def test_agents_that_talk_to_each_others_daemons_say_so(fleet, fake_daemon):
         assert said in agent.log()
         assert f"error of {name}: {said}" in fleet.cli.ok("status").out
         agent.kill()
-
-
-def test_an_error_names_the_node_as_its_row_does_and_whole(fleet):
-    name = "a-node-with-a-name-that-has-no-room-in-a-table-of-120-columns"
-    fleet.sql(f"INSERT INTO nodes (name, last_error) VALUES ('{name}', 'no clock')")
-    status = fleet.cli.ok("status").out
-    row = re.search(r"^(a-node-\S+\.\.\.\S+) ", status, re.MULTILINE)
-    assert row and f"\nerror of {row[1]} ({name}): no clock\n" in status, status
 
 
 def test_an_agents_log_that_reached_the_file_size_limit_does_not_end_it(fleet):

@@ -36,17 +36,11 @@ def second_opinion(fleet, daemons):
     return before
 
 
-def test_new_evidence_changes_nothing_until_it_is_promoted(fleet, nodes):
-    daemons = nodes(3)
-    before = second_opinion(fleet, daemons)
-    diff = fleet.cli.ok("release", "diff", "--json").json()
-    assert all(change["before"] and change["after"] != change["before"] for change in diff["changes"])
-    assert [winners(d, PROBLEMS) for d in daemons] == [before] * 3
-
-
 def test_a_bad_release_is_rolled_back_on_every_node(fleet, nodes):
     daemons = nodes(4)
     before = second_opinion(fleet, daemons)
+    diff = fleet.cli.ok("release", "diff", "--json").json()
+    assert all(change["before"] and change["after"] != change["before"] for change in diff["changes"])
     bad = fleet.promote("a second opinion", "--all", "--min-nodes", "1")
     fleet.wait_release(bad["release"], daemons)
     during = [winners(d, PROBLEMS) for d in daemons]

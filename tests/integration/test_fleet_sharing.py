@@ -25,7 +25,7 @@ def test_one_node_tunes_and_seven_have_it(fleet, nodes):
     fleet.deliver(daemons[0], *problems)
     assert winners(daemons[3], problems) == [None] * 5  # nothing before the promotion
     release = fleet.promote("first", "--min-nodes", "1")
-    took = fleet.wait_release(release["release"], [d.node for d in daemons])
+    took = fleet.wait_release(release["release"], daemons)
     print(f"8 nodes serve the release {took:.2f} s after the promotion")
     expected = winners(daemons[0], problems)
     assert None not in expected
@@ -55,9 +55,7 @@ def test_a_new_node_is_warm_before_its_first_request(fleet, nodes):
 @pytest.mark.ci
 def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes, cli):
     daemons = nodes(3)
-    fleet.deliver(daemons[0], numbered(0))
-    release = fleet.promote()["release"]
-    fleet.wait_release(release, [d.node for d in daemons])
+    fleet.release(daemons, numbered(0))
     fleet.server.stop("immediate")
     try:
         late = nodes(1, first=3)[0]
@@ -77,7 +75,7 @@ def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes, cl
     wait_until(lambda: all(outbox_depth(d) == 0 for d in everybody), 60, "drained outboxes")
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 11
     release = fleet.promote("all of it", "--min-nodes", "1")["release"]
-    fleet.wait_release(release, [d.node for d in everybody], timeout=60)
+    fleet.wait_release(release, everybody, timeout=60)
     assert len({tuple(winners(d, [numbered(0), numbered(10), numbered(41)])) for d in everybody}) == 1
     assert TROUBLE not in cli(late)("doctor").out
 
@@ -143,8 +141,7 @@ def test_what_commits_late_is_not_skipped(fleet, nodes):
     )  # fmt: skip
     tune(quick, numbered(2))
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence") == 2, 30, "the quick node's")
-    release = fleet.promote("the quick one's")["release"]
-    fleet.wait_release(release, [quick.node])
+    fleet.serve([quick], "the quick one's")
     session("ROLLBACK;")
     session.close()
     fleet.wait_delivered(3)
@@ -173,8 +170,7 @@ def test_clocks_that_are_off_by_a_day_change_nothing(fleet, fake_daemon, clock_s
     for index, daemon in enumerate(daemons):
         tune(daemon, numbered(0), numbered(10 + index))
     fleet.wait_delivered(6)
-    release = fleet.promote()["release"]
-    fleet.wait_release(release, [d.node for d in daemons])
+    fleet.serve(daemons)
     problems = [numbered(0), *numbered_list(10, 3)]
     assert len({tuple(winners(d, problems)) for d in daemons}) == 1
     assert None not in winners(daemons[1], problems)
@@ -209,7 +205,7 @@ def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes
     assert fleet.sql("SELECT DISTINCT node_count FROM pooled") == [["1"]]
     assert fleet.promote("again")["changes"] == 8
     late, = nodes(1, first=2)
-    fleet.wait_release(1, [*(d.node for d in daemons), late.node])
+    fleet.wait_release(1, [*daemons, late])
     all_have([*daemons, late], problems, expected)
     # A node that never measured anything brings nothing back where nothing was lost.
     late.agent.stop()
@@ -374,8 +370,7 @@ def test_a_node_whose_database_is_damaged_has_the_fleets_tunings_again(fleet, no
     tune(first, *problems[:6])
     tune(second, *problems[6:])
     fleet.wait_delivered(12)
-    release = fleet.promote()["release"]
-    fleet.wait_release(release, [d.node for d in daemons])
+    release = fleet.serve(daemons)
     expected = winners(first, problems)
     assert None not in expected
     first.stop()

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -11,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import PROGRAMS
+from conftest import REPO, program
 from harness import python_package
 
-PROFILE = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "profiles" / "nvidia-h200.json"
+PROFILE = REPO / "deploy" / "profiles" / "nvidia-h200.json"
 PROBLEMS = [
     "fwd,x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
     "bwd_data,x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
@@ -26,22 +25,14 @@ PROBLEMS = [
 
 
 @pytest.fixture
-def server(worker):
-    path = PROGRAMS / "convtune-example-server"
-    if not path.exists():
-        pytest.fail(f"{path} is not built")
-    return path
-
-
-@pytest.fixture
-def run(server, tmp_path):
+def run(worker, tmp_path):
     """The server's lines for problems."""
     properties = tmp_path / "properties.json"
     properties.write_text(json.dumps(json.loads(PROFILE.read_text())["properties"], separators=(",", ":")))
 
     def lines(problems, **env):
         result = subprocess.run(
-            [server, properties], input="\n".join(problems) + "\n", capture_output=True, text=True,
+            [program("convtune-example-server"), properties], input="\n".join(problems) + "\n", capture_output=True, text=True,
             env={"PATH": "/usr/bin:/bin", **env}, timeout=120,
         )  # fmt: skip
         assert result.returncode == 0, (result.stdout, result.stderr)

@@ -267,15 +267,6 @@ def fleet(request, postgres_server, tmp_path):
             print(f"--- log of agent {agent.node}\n{agent.log()[-3000:]}")
 
 
-@pytest.fixture(scope="session")
-def clock_shim(tmp_path_factory):
-    """A library that moves a program's wall clock."""
-    library = tmp_path_factory.mktemp("shim") / "clock_shim.so"
-    source = pathlib.Path(__file__).with_name("clock_shim.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
 @pytest.fixture
 def nodes(fleet, fake_daemon):
     """nodes(count, first=0) starts daemons with a GPU each, and an agent beside each."""

@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from harness.clock import WallClock
 from harness.daemon import wait_until
+from harness.fakes import script
 from harness.fleet import origins, outbox_depth, tune, winners
 from harness.postgres import Session
 from harness.problems import numbered, numbered_list
@@ -159,14 +161,17 @@ def test_what_commits_late_is_not_skipped(fleet, nodes):
 
 
 @pytest.mark.ci
-def test_clocks_that_are_off_by_a_day_change_nothing(fleet, fake_daemon, clock_shim, nodes):
+def test_clocks_that_are_off_by_a_day_change_nothing(fleet, fake_daemon, nodes, tmp_path):
     daemons = nodes(1)
     for index, offset in ((1, -86400), (2, 86400)):
-        env = {"LD_PRELOAD": str(clock_shim), "CONVTUNE_CLOCK_OFFSET": str(offset)}
-        daemon = fake_daemon(env={**env, "CONVTUNE_FAKE_SCRIPT": f"seed={index}"})
+        folder = tmp_path / f"clock-{index}"
+        folder.mkdir()
+        clock = WallClock(folder)
+        clock.step(offset)
+        daemon = fake_daemon(env={**clock.env, **script(seed=index)})
         daemon.node = f"node-{index}"
         daemons.append(daemon.start())
-        fleet.agent(daemon.node, daemon, env=env)
+        fleet.agent(daemon.node, daemon, env=clock.env)
     for index, daemon in enumerate(daemons):
         tune(daemon, numbered(0), numbered(10 + index))
     fleet.wait_delivered(6)

@@ -55,7 +55,8 @@ def test_an_agent_says_that_postgresql_hangs_and_delivers_afterwards(how, fleet,
     daemon, = nodes(1, agents=False)
     agent = fleet.agent("node-0", daemon, *QUICK, "--metrics-address", "127.0.0.1:0",
                         conninfo=through(how, fleet, proxy))  # fmt: skip
-    connected(agent)
+    last = "convtune_fleet_last_exchange_timestamp_seconds"
+    wait_until(lambda: last in values(agent.scrape()), 30, "an exchange")
     with hung(how, postgres_server, proxy):
         tune(daemon, numbered(0))
         wait_until(lambda: "no answer within 6s" in agent.log(), 30, "a line in the log")
@@ -67,7 +68,6 @@ def test_an_agent_says_that_postgresql_hangs_and_delivers_afterwards(how, fleet,
         # As it is when it is asked, whatever the agent waits for.
         then = values(agent.scrape())
         assert 1 < then["convtune_fleet_outbox_lag_seconds"] - first["convtune_fleet_outbox_lag_seconds"] < 10
-        last = "convtune_fleet_last_exchange_timestamp_seconds"
         assert then[last] == first[last]
     fleet.wait_delivered(1, timeout=90)
     wait_until(lambda: values(agent.scrape())["convtune_fleet_outbox_lag_seconds"] == 0, 60, "no lag")

@@ -26,14 +26,6 @@ PROBLEMS = [f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in range(1, 4
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-
-    return convtune
-
-
 def test_the_lines_of_the_page_get_answers(fake_daemon):
     page = (REPO / "client/python/README.md").read_text()
     shown = re.search(r"```python\n(import sys, convtune\n.*?)```", page, re.DOTALL)[1]

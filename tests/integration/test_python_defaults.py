@@ -4,21 +4,9 @@ import os
 import pathlib
 import shutil
 import socket
-import sys
 import tempfile
 
 import pytest
-
-from harness import python_package
-
-
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-    import convtune.defaults
-
-    return convtune
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 import queue
 import shutil
 import struct
-import sys
 import time
 
 import pytest
 import xxhash
 
-from harness import python_package
 from harness.daemon import wait_until
 
 # One of each kind, in other words than the canonical ones.
@@ -33,14 +31,6 @@ PROBLEMS = [
     "fwd,x=1x64x14x14,w=64x64x1x1,nhwc,e4m3,out=f16",
     "fwd,x=1x64x14x14,w=64x64x1x1,nhwc,f16,acc=f16,align=4",
 ]
-
-
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-
-    return convtune
 
 
 @pytest.fixture(scope="module")

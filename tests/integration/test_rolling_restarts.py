@@ -4,14 +4,12 @@ import asyncio
 import collections
 import json
 import subprocess
-import sys
 import threading
 import time
 
 import grpc
 import pytest
 
-from harness import python_package
 from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered, numbered_list
@@ -19,14 +17,6 @@ from harness.problems import numbered, numbered_list
 pytestmark = pytest.mark.ci
 
 KNOWN = numbered_list(0, 20)
-
-
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-
-    return convtune
 
 
 class Callers:

@@ -5,26 +5,11 @@ import json
 import pathlib
 import re
 import subprocess
-import sys
 
 import pytest
 import xxhash
 
-from harness import python_package
-
-REPO = python_package.REPO
-
-
-@pytest.fixture(scope="module")
-def ct():
-    sys.path.insert(0, str(python_package.install()))
-    import convtune
-    import convtune.answers
-    import convtune.defaults
-    import convtune.problem_key
-    import convtune.snapshot
-
-    return convtune
+from conftest import REPO
 
 
 def cases(table):

@@ -136,15 +136,6 @@ def violations(error):
     return found
 
 
-def error_info(error):
-    """The google.rpc.ErrorInfo that an RpcError carries, or None."""
-    for detail in status_details(error):
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info):
-            return info
-    return None
-
-
 def status_details(error):
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":

@@ -26,6 +26,31 @@ def hang_up(daemon, *words):
     return daemon.log()[before:]
 
 
+@pytest.fixture
+def certificates(tmp_path):
+    """Which the test changes."""
+    return Certificates(tmp_path)
+
+
+@pytest.fixture
+def others(tmp_path):
+    """Certificates of the same names by another authority."""
+    (tmp_path / "others").mkdir()
+    return Certificates(tmp_path / "others")
+
+
+@pytest.fixture
+def listening(daemons, certificates):
+    """listening(*args) starts a daemon with a port, and gives the address too."""
+
+    def make(*args):
+        daemon = daemons("--devices", "none", "--listen", "localhost:0", *certificates.server_flags(), *args).start()
+        (port,) = re.findall(r"listening on localhost:(\d+)", daemon.log())
+        return daemon, f"localhost:{port}"
+
+    return make
+
+
 def test_sighup_reads_the_log_level_anew_and_ends_nothing(daemons, short_dir):
     settings = short_dir / "convtuned.toml"
     settings.write_text('log-level = "info"\n')
@@ -45,29 +70,22 @@ def test_sighup_reads_the_log_level_anew_and_ends_nothing(daemons, short_dir):
     assert daemon.stop() == 0
 
 
-def test_sighup_takes_new_certificates_and_refuses_broken_ones(daemons, tmp_path):
-    certificates, others = Certificates(tmp_path), tmp_path / "others"
-    others.mkdir()
-    other = Certificates(others)
-    daemon = daemons("--devices", "none", *certificates.server_flags(), listen="localhost:0")
-    daemon.start(wait=False)
-    port = wait_until(lambda: [line.rpartition(":")[2] for line in daemon.log().splitlines() if "listening on" in line],
-                      30, "a port")[0]  # fmt: skip
-    address = f"localhost:{port}"
+def test_sighup_takes_new_certificates_and_refuses_broken_ones(listening, certificates, others):
+    daemon, address = listening()
     with Client(address, credentials=certificates.credentials("client")) as old:
         assert old.info().pid == daemon.pid
-        certificates.path("server.pem").write_bytes(other.path("server.pem").read_bytes())
+        certificates.path("server.pem").write_bytes(others.path("server.pem").read_bytes())
         hang_up(daemon, "the TLS files from before stay: --tls-key: ")
         with Client(address, credentials=certificates.credentials("client")) as client:
             assert client.info().pid == daemon.pid
-        certificates.path("server.key").write_bytes(other.path("server.key").read_bytes())
-        certificates.path("ca.pem").write_bytes(other.path("ca.pem").read_bytes())
+        certificates.path("server.key").write_bytes(others.path("server.key").read_bytes())
+        certificates.path("ca.pem").write_bytes(others.path("ca.pem").read_bytes())
         hang_up(daemon, "SIGHUP: the TLS files are read anew")
-        with Client(address, credentials=other.credentials("client")) as client:
+        with Client(address, credentials=others.credentials("client")) as client:
             assert client.info().pid == daemon.pid
         with (
             pytest.raises(grpc.RpcError) as refused,
-            Client(address, credentials=other.credentials("stranger")) as client,
+            Client(address, credentials=others.credentials("stranger")) as client,
         ):
             client.info()
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
@@ -75,10 +93,8 @@ def test_sighup_takes_new_certificates_and_refuses_broken_ones(daemons, tmp_path
     assert daemon.stop() == 0
 
 
-def test_sighup_refuses_a_certificate_that_does_not_hold_now(daemons, tmp_path):
-    certificates = Certificates(tmp_path)
-    daemon = daemons("--devices", "none", "--listen", "localhost:0", *certificates.server_flags()).start()
-    (port,) = re.findall(r"listening on localhost:(\d+)", daemon.log())
+def test_sighup_refuses_a_certificate_that_does_not_hold_now(listening, certificates):
+    daemon, address = listening()
     ended = certificates.make("server", begins=-7200, ends=-3600)
     path = certificates.path("server.pem")
     log = hang_up(daemon, "the log's level is info")
@@ -87,17 +103,15 @@ def test_sighup_refuses_a_certificate_that_does_not_hold_now(daemons, tmp_path):
     assert f"the TLS files from before stay: --tls-cert: the certificate in {path} ended on {ended:%F %T}Z" in refusals[0]
     certificates.make("server", begins=3600)
     hang_up(daemon, f"the TLS files from before stay: --tls-cert: the certificate in {path} begins on ")
-    with Client(f"localhost:{port}", credentials=certificates.credentials("client")) as client:
+    with Client(address, credentials=certificates.credentials("client")) as client:
         assert client.info().pid == daemon.pid
 
 
-def test_a_certificate_that_begins_a_moment_later_is_taken_then(daemons, tmp_path):
-    certificates = Certificates(tmp_path)
-    daemon = daemons("--devices", "none", "--listen", "localhost:0", *certificates.server_flags()).start()
-    (port,) = re.findall(r"listening on localhost:(\d+)", daemon.log())
+def test_a_certificate_that_begins_a_moment_later_is_taken_then(listening, certificates):
+    daemon, address = listening()
 
     def served():
-        command = ["openssl", "s_client", "-connect", f"localhost:{port}", "-showcerts"]
+        command = ["openssl", "s_client", "-connect", address, "-showcerts"]
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
 
     certificates.make("server", begins=4)
@@ -108,26 +122,21 @@ def test_a_certificate_that_begins_a_moment_later_is_taken_then(daemons, tmp_pat
     assert daemon.log().count("the TLS files have changed, and the ones before stay") == 1
 
 
-def test_tls_files_that_are_gone_are_said_once_and_serving_goes_on(daemons, tmp_path):
+def test_tls_files_that_are_gone_are_said_once_and_serving_goes_on(listening, certificates):
     """As when the volume that holds them is unmounted."""
-    certificates = Certificates(tmp_path)
-    daemon = daemons("--devices", "none", "--listen", "localhost:0", *certificates.server_flags()).start()
-    (port,) = re.findall(r"listening on localhost:(\d+)", daemon.log())
+    daemon, address = listening()
     credentials = certificates.credentials("client")
     for name in ("server.pem", "server.key", "ca.pem"):
         certificates.path(name).unlink()
     for _ in range(3):
         time.sleep(1.1)  # it is looked at once a second
-        with Client(f"localhost:{port}", credentials=credentials) as client:
+        with Client(address, credentials=credentials) as client:
             assert client.info().pid == daemon.pid
     assert daemon.log().count("the TLS files have changed, and the ones before stay: --tls-cert: cannot read") == 1
 
 
-def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):
+def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, certificates, others, tmp_path):
     """The certificates are exchanged for another authority's, and the connection string for another."""
-    certificates, others = Certificates(tmp_path), tmp_path / "others"
-    others.mkdir()
-    Certificates(others)
     port = free_port()
     daemon = fake_daemon("--listen", f"localhost:{port}", *certificates.server_flags()).start()
     secret = tmp_path / "fleet.conf"
@@ -139,7 +148,7 @@ def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):
     fleet.agents.append(agent.start(fleet.folder))
     wait_until(lambda: "connected as" in agent.log(), 30, "a connection")
     for name in ("server.pem", "server.key", "ca.pem", "client.pem", "client.key"):
-        certificates.path(name).write_bytes((others / name).read_bytes())
+        certificates.path(name).write_bytes(others.path(name).read_bytes())
     assert daemon.stop() == 0
     daemon.start()
     # The agent's files are those of the start, until it is told.
@@ -197,15 +206,11 @@ def test_an_agent_whose_login_is_refused_reads_the_password_anew(fleet, fake_dae
         hba.write_text(anybody)
 
 
-def test_a_certificate_without_its_key_does_not_keep_the_log_level_from_changing(daemons, tmp_path, short_dir):
-    certificates, others = Certificates(tmp_path), tmp_path / "others"
-    others.mkdir()
+def test_a_certificate_without_its_key_does_not_keep_the_log_level_from_changing(listening, certificates, others, short_dir):
     settings = short_dir / "convtuned.toml"
     settings.write_text('log-level = "info"\n')
-    daemon = daemons("--devices", "none", "--config", settings, *certificates.server_flags(), listen="localhost:0")
-    daemon.start(wait=False)
-    wait_until(lambda: "listening on" in daemon.log(), 30, "a port")
-    certificates.path("server.pem").write_bytes(Certificates(others).path("server.pem").read_bytes())
+    daemon, _ = listening("--config", settings)
+    certificates.path("server.pem").write_bytes(others.path("server.pem").read_bytes())
     settings.write_text('log-level = "debug"\n')
     hang_up(daemon, "the TLS files from before stay: --tls-key: ", "SIGHUP: the log's level is debug")
     assert daemon.stop() == 0

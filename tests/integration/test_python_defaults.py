@@ -123,6 +123,8 @@ def test_other_arguments_name_field_and_rule(ct, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             call()
+    with pytest.raises(ValueError, match="mutual TLS"):
+        ct.Client("localhost:1")
 
 
 def test_an_answer_that_is_no_protobuf_has_no_fields(ct):

@@ -35,16 +35,23 @@ def serving(daemons, preload, worker):
 
 
 @pytest.fixture
-def run(cli, preload):
+def run_command(cli):
+    """run_command(daemon, command) gives its result under `convtune run`, and the summary."""
+
+    def call(daemon, command, *options, env=None):
+        result = cli(None, env=env).ok("run", "--json", "--snapshot", daemon.state_dir / "snapshot", *options, "--", *command)
+        return result, json.loads(result.err.splitlines()[-1])
+
+    return call
+
+
+@pytest.fixture
+def run(run_command, preload):
     """run(daemon, problem) gives what the program printed and the summary of `convtune run`."""
 
     def call(daemon, problem, *options):
-        result = cli(None)(
-            "run", "--json", "--snapshot", daemon.state_dir / "snapshot", *options, "--",
-            *preload.command(preload.raw_args(problem, ALL)),
-        )  # fmt: skip
-        assert result.code == 0, result
-        return json.loads(result.out), json.loads(result.err.splitlines()[-1])
+        result, counted = run_command(daemon, preload.command(preload.raw_args(problem, ALL)), *options)
+        return result.json(), counted
 
     return call
 
@@ -139,29 +146,23 @@ def test_a_banned_choice_is_served_no_more(serving, run, cli):
     assert counted["served"] >= 1
 
 
-def test_programs_are_served_with_the_daemon_dead(serving, run):
+@pytest.fixture
+def changed(serving, preload):
+    """A daemon with a published choice, and the one that waits to take its place."""
     daemon = serving().start()
     tuned(daemon, PROBLEM)
     published(daemon, 1)
-    daemon.kill()
-    _, counted = run(daemon, PROBLEM)
-    assert counted["served"] >= 1
-    _, counted = run(daemon, OTHER)
-    assert sum(counted["missed"].values()) >= 1
-
-
-def test_promote_and_rollback_are_seen_by_a_fresh_program(serving, run, cli, preload):
-    daemon = serving().start()
-    tuned(daemon, PROBLEM)
-    published(daemon, 1)
-    before = ids(run(daemon, PROBLEM)[0]["modes"][0])[0]
     better = neutral_candidate(preload)
-    assert before != better.id
-
     observe(daemon, better)
     with daemon.client() as client:
         wait_until(lambda: client.release.GetPublication().waiting_changes == 1, 10, "a changed choice")
-    assert ids(run(daemon, PROBLEM)[0]["modes"][0])[0] == before
+    return daemon, better
+
+
+def test_promote_and_rollback_are_seen_by_a_fresh_program(changed, run, cli):
+    daemon, better = changed
+    before = ids(run(daemon, PROBLEM)[0]["modes"][0])[0]
+    assert before != better.id
     change = cli(daemon).ok("release", "diff", "--json").json()["changes"][0]
     assert change["after"]["choices"][0]["candidate"]["text"] == "graph:" + better.id
 
@@ -175,14 +176,8 @@ def test_promote_and_rollback_are_seen_by_a_fresh_program(serving, run, cli, pre
     assert releases["waitingChanges"] == "1"
 
 
-def test_a_canary_reaches_its_share_alone(serving, preload, cli):
-    daemon = serving().start()
-    tuned(daemon, PROBLEM)
-    published(daemon, 1)
-    better = neutral_candidate(preload)
-    observe(daemon, better)
-    with daemon.client() as client:
-        wait_until(lambda: client.release.GetPublication().waiting_changes == 1, 10, "a changed choice")
+def test_a_canary_reaches_its_share_alone(changed, preload, cli):
+    daemon, better = changed
     cli(daemon).ok("release", "promote", "--canary", "50%")
     first = {}
     for canary in "01":
@@ -268,18 +263,6 @@ def test_once_fails_where_the_snapshot_cannot_be_written(serving, tmp_path):
     assert "the snapshot is not up to date" in daemon.log()
 
 
-def test_doctor_says_that_the_snapshot_cannot_be_written(serving, cli):
-    daemon = serving()
-    daemon.state_dir.mkdir()
-    (daemon.state_dir / "snapshot").write_text("in the way")
-    daemon.start()
-    tuned(daemon, PROBLEM)  # which suffers nothing
-    with daemon.client() as client:
-        wait_until(lambda: client.release.GetPublication().error, 10, "the error")
-    result = cli(daemon)("doctor")
-    assert result.code == 1 and "is not up to date" in result.out
-
-
 def test_default_evidence_leaves_heuristics_unpublished_and_everybody_says_so(daemons, worker, cli, tmp_path):
     daemon = daemons("--profile", "nvidia-h200", "--devices", "none").start()
     run = cli(daemon)
@@ -334,20 +317,15 @@ def test_what_programs_with_another_cudnn_want_is_said_and_not_tuned_for_this_on
     assert "1 of 1 problems that programs want are for environments that no device here has" in run("doctor").out
 
 
-def test_what_a_program_found_by_searching_is_served_to_the_next(daemons, preload, cli):
+def test_what_a_program_found_by_searching_is_served_to_the_next(daemons, preload, run_command, cli):
     """The GPU is a fake one below the real interposer, since a search needs one; the daemon may not use it at all."""
     daemon = daemons("--devices", "none").start()
     with daemon.client() as client:
         wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
 
         def search(*options):
-            result = cli(None)(
-                "run", "--json", "--snapshot", daemon.state_dir / "snapshot", *options, "--",
-                *preload.command(["call=find"], "convtune-legacy-calls"),
-            )  # fmt: skip
-            assert result.code == 0, result
-            found = [r["algo"] for r in json.loads(result.out)["results"]]
-            return found, result.err.count("search"), json.loads(result.err.splitlines()[-1])
+            result, counted = run_command(daemon, preload.command(["call=find"], "convtune-legacy-calls"), *options)
+            return [r["algo"] for r in result.json()["results"]], result.err.count("search"), counted
 
         found, searches, counted = search("--policy", "observe")
         assert searches == 1 and counted["learned"] == 1
@@ -360,39 +338,27 @@ def test_what_a_program_found_by_searching_is_served_to_the_next(daemons, preloa
         assert listed[0]["winner"].startswith(f"legacy:algo{found[0]},")
 
 
-def test_the_plan_that_a_program_settles_on_is_served_to_the_next(daemons, preload, cli):
+def test_the_plan_that_a_program_settles_on_is_served_to_the_next(daemons, preload, run_command):
     daemon = daemons("--devices", "none").start()
     with daemon.client() as client:
         wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
     stock = candidates(preload.stock(PROBLEM, ALL)["modes"][0])
-    environment = {"LD_LIBRARY_PATH": str(preload.lib / "fakes-cudnn")}
-
-    def execute(*options):
-        # All plans are built and the last one is run, as a program does that timed them and found it best.
-        result = cli(None, env=environment)(
-            "run", "--json", "--snapshot", daemon.state_dir / "snapshot", *options, "--",
-            *preload.command(preload.raw_args(PROBLEM, ALL, "modes=a", "execute=30")),
-        )  # fmt: skip
-        assert result.code == 0, result
-        return json.loads(result.out), json.loads(result.err.splitlines()[-1])
-
-    _, counted = execute("--policy", "observe")
+    # All plans are built and the last one is run, as a program does that timed them and found it best.
+    command = preload.command(preload.raw_args(PROBLEM, ALL, "modes=a", "execute=30"))
+    env = {"LD_LIBRARY_PATH": str(preload.lib / "fakes-cudnn")}
+    _, counted = run_command(daemon, command, "--policy", "observe", env=env)
     assert counted["learned"] == 1
     published(daemon, 1)
-    printed, counted = execute("--allow", "notes,workspace")
-    assert ids(printed["modes"][0])[0] == stock[-1].id and counted["served"] >= 1
+    result, counted = run_command(daemon, command, "--allow", "notes,workspace", env=env)
+    assert ids(result.json()["modes"][0])[0] == stock[-1].id and counted["served"] >= 1
 
 
-def test_run_serves_programs_that_look_cudnn_up(serving, cli, preload):
+def test_run_serves_programs_that_look_cudnn_up(serving, run_command, preload):
     daemon = serving().start()
     tuned(daemon, PROBLEM)
     published(daemon, 1)
-    result = cli(None)(
-        "run", "--json", "--snapshot", daemon.state_dir / "snapshot", "--",
-        *preload.command(preload.raw_args(PROBLEM, ALL), "convtune-raw-dlsym"),
-    )  # fmt: skip
-    assert result.code == 0, result
-    assert json.loads(result.err.splitlines()[-1])["served"] >= 1
+    _, counted = run_command(daemon, preload.command(preload.raw_args(PROBLEM, ALL), "convtune-raw-dlsym"))
+    assert counted["served"] >= 1
 
 
 def test_run_says_which_snapshot_it_has_not_and_why(cli, preload, tmp_path):
@@ -517,11 +483,10 @@ def test_run_ends_as_the_program_does(cli, preload):
     assert shown.out.splitlines() == [str(preload.preload.resolve()), "--json"]
 
 
-def python_module(code, **env):
-    path = f"import sys; sys.path.insert(0, {str(REPO / 'client/python')!r})\n"
-    return subprocess.run(
-        [sys.executable, "-W", "always", "-c", path + code], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **env}
-    )
+def python_module(code, package=REPO / "client/python", **env):
+    """The sources alone have none of the packages that read a snapshot."""
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(package), **env}
+    return subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, env=env)
 
 
 def test_python_module_loads_the_library_before_anything_else(preload, tmp_path):
@@ -534,30 +499,19 @@ def test_python_module_loads_the_library_before_anything_else(preload, tmp_path)
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("trouble", ["missing", "disabled", "off", "damaged", "empty"])
-def test_python_module_warns_where_nothing_is_served(preload, tmp_path, trouble):
-    folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, f"environment\t{preload.environment}")
-    file = folder / "current.snapshot"
-    env = {"CONVTUNE_PRELOAD_LIBRARY": str(preload.preload), "CONVTUNE_SNAPSHOT": str(folder)}
-    why = f"{file}: the snapshot holds 0 choices"
-    if trouble == "missing":
-        file.unlink()
-        why = f"{file}: No such file or directory; name the snapshot's folder with CONVTUNE_SNAPSHOT"
-    elif trouble == "disabled":
-        (folder / "disabled").touch()
-        why = f"{folder}/disabled is there, which switches the interposer off; nothing is served"
-    elif trouble == "off":
-        env["CONVTUNE_PRELOAD_OFF"] = "1"
-        why = "CONVTUNE_PRELOAD_OFF is '1', which switches the interposer off; nothing is served"
-    elif trouble == "damaged":
-        file.write_bytes(file.read_bytes()[:-1])
-        why = f"{file}: has another length than it says; nothing is served"
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", "import convtune.preload as p; print(p.active())"], capture_output=True,
-        text=True, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(python_package.install()), **env},
-    )  # fmt: skip
-    assert done.stdout == "True\n" and f"RuntimeWarning: convtune.preload: {why}" in done.stderr, done.stderr
+def test_python_module_warns_where_nothing_is_served(preload, tmp_path):
+    """test_torch_enable.py has each reason."""
+    preload.write_snapshot(tmp_path / "empty", f"environment\t{preload.environment}")
+    (tmp_path / "none").mkdir()
+    for folder, why in (
+        ("empty", "the snapshot holds 0 choices"),
+        ("none", "No such file or directory; name the snapshot's folder with CONVTUNE_SNAPSHOT"),
+    ):
+        env = {"CONVTUNE_PRELOAD_LIBRARY": str(preload.preload), "CONVTUNE_SNAPSHOT": str(tmp_path / folder)}
+        code = "import convtune.preload as p; print(p.active())"
+        done = python_module(code, python_package.install(), **env)
+        warning = f"RuntimeWarning: convtune.preload: {tmp_path / folder}/current.snapshot: {why}"
+        assert done.stdout == "True\n" and warning in done.stderr, done.stderr
 
 
 def test_python_module_without_its_library_warns_and_goes_on():

@@ -43,6 +43,16 @@ def chromium():
     return found
 
 
+def dump_dom(chromium, folder, url, *more):
+    """The page as Chromium has it once its scripts ran."""
+    command = [
+        chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+        "--enable-logging=stderr", f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", "--dump-dom", *more, url,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+
+
 @pytest.fixture
 def browser(chromium, tmp_path):
     """browser(page, fragment) opens the file and gives what it drew, once nothing went wrong and nothing was loaded."""
@@ -50,13 +60,7 @@ def browser(chromium, tmp_path):
     def open_page(page, fragment=""):
         log = tmp_path / "net.json"
         log.unlink(missing_ok=True)
-        command = [
-            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
-            f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", "--enable-logging=stderr",
-            "--virtual-time-budget=20000", "--dump-dom", f"file://{page}{fragment}",
-        ]  # fmt: skip
-        result = subprocess.run(command, capture_output=True, text=True, timeout=180)
+        result = dump_dom(chromium, tmp_path, f"file://{page}{fragment}", f"--log-net-log={log}")
         dom = result.stdout
         assert "data-drawn" in dom, result.stderr[-2000:]
         assert "data-errors" not in dom and "CONSOLE" not in result.stderr, result.stderr[-2000:]

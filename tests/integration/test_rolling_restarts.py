@@ -64,7 +64,7 @@ def raw_call(clients, call):
     return lambda index: call(clients[index])
 
 
-@pytest.mark.parametrize("restarts", [2, pytest.param(20, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("restarts", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_rolling_restarts_under_load_leak_no_error(ct, fake_daemon, convtune, restarts):
     daemon = fake_daemon(env=script(measure_delay_ms=0)).start()
     with daemon.client() as client:
@@ -82,26 +82,21 @@ def test_rolling_restarts_under_load_leak_no_error(ct, fake_daemon, convtune, re
     callers.add(2, "package resolve", lambda i: [r.winner.text for r in package[4 + i].resolve(KNOWN, timeout=60)])
     failures = []
 
-    def package_tune():
-        try:
-            failures.extend(package[7].tune(numbered_list(400_000, 50 * restarts)).items())
-        except Exception as error:
-            failures.append(repr(error))
-
     async def ask():
         async with ct.AsyncClient(daemon.address, use_snapshot=False, timeout=60) as client:
             tuning = asyncio.create_task(client.tune(numbered_list(500_000, 50 * restarts)))
             while not tuning.done():
                 assert all(r.winner for r in await client.get(KNOWN))
-            failures.extend((await tuning).items())
+            return await tuning
 
-    def asyncio_tune():
+    def tune_by(call):
         try:
-            asyncio.run(ask())
+            failures.extend(call().items())
         except Exception as error:
             failures.append(repr(error))
 
-    tuners = [threading.Thread(target=package_tune), threading.Thread(target=asyncio_tune)]
+    calls = (lambda: package[7].tune(numbered_list(400_000, 50 * restarts))), (lambda: asyncio.run(ask()))
+    tuners = [threading.Thread(target=tune_by, args=[call]) for call in calls]
     with subprocess.Popen(tune, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as cli:
         with callers:
             for tuner in tuners:

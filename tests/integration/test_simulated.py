@@ -1,8 +1,5 @@
 """A GPU made of software: every output says so, and nothing of it is taken for a card's."""
 
-import shutil
-import time
-
 import pytest
 
 from conftest import PROGRAMS, REPO
@@ -28,36 +25,32 @@ def simulated(fake_daemon, cli):
     return daemon, run
 
 
-@pytest.mark.parametrize("command", ["get", "explain", "list", "stats", "advise", "release diff"])
-def test_evidence_says_that_it_is_simulated(simulated, command):
+def test_evidence_says_that_it_is_simulated(simulated):
     daemon, run = simulated
-    arguments = {"get": [PROBLEM], "explain": [PROBLEM], "advise": [PROBLEM, "--dtypes", "f16"]}
-    if command == "release diff":
-        # Of another seed the winner is another one, which waits for a promotion.
-        daemon.stop()
-        daemon.env.update(script(environment=ENVIRONMENT, measure_delay_ms=0, seed=7))
-        daemon.start()
-        run.ok("tune", "--force", PROBLEM)
-        wait_until(lambda: "1 change " in run.ok("release", "diff").err, 20, "a changed choice")
-    said = run.ok(*command.split(), *arguments.get(command, [])).out
-    assert "measured (simulated)" in said, said
+    for command in (["get", PROBLEM], ["explain", PROBLEM], ["list"], ["stats"], ["advise", PROBLEM, "--dtypes", "f16"]):
+        said = run.ok(*command)
+        assert "measured (simulated)" in said.out, said
+    # Of another seed the winner is another one, which waits for a promotion.
+    daemon.stop()
+    daemon.env.update(script(environment=ENVIRONMENT, measure_delay_ms=0, seed=7))
+    daemon.start()
+    run.ok("tune", "--force", PROBLEM)
+    wait_until(lambda: "1 change " in run.ok("release", "diff").err, 20, "a changed choice")
+    assert "measured (simulated)" in run.ok("release", "diff").out
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
+def test_everything_else_names_the_simulated_gpu(simulated):
+    _, run = simulated
+    for command, says in (
         ("environments", NAME),
         ("jobs list", NAME),
         ("release list", f"the choices for {NAME} are simulated: no program on a GPU is served them"),
         ("doctor", f"gpu:0 ({NAME}) is a GPU made of software: its times say nothing about a card"),
         ("report", f"{NAME}: a GPU made of software, which says nothing about a card"),
         ("warm -", f"{NAME}: 1 problems"),
-    ],
-)
-def test_everything_else_names_the_simulated_gpu(simulated, command, says):
-    _, run = simulated
-    done = run(*command.split(), stdin=PROBLEM.encode())
-    assert says in done.out + done.err, done
+    ):
+        done = run(*command.split(), stdin=PROBLEM.encode())
+        assert says in done.out + done.err, done
 
 
 def test_a_report_of_a_simulated_gpu_counts_no_card(simulated, tmp_path):
@@ -95,10 +88,7 @@ def test_the_fleet_gets_and_gives_nothing_simulated(fleet, nodes):
     tune(made_up, numbered(0))
     tune(real, numbered(1))
     fleet.wait_delivered(1)
-    deadline = time.monotonic() + 20
-    while outbox_depth(made_up) > 0 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert outbox_depth(made_up) == 0
+    wait_until(lambda: outbox_depth(made_up) == 0, 20, "an empty outbox")
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 1
     assert fleet.number("SELECT COUNT(*) FROM environments WHERE name LIKE 'simulated-%'") == 0
 

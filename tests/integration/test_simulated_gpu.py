@@ -13,7 +13,7 @@ import pytest
 
 from conftest import PROGRAMS, REPO
 from harness.daemon import wait_until
-from harness.simgpu import F32, LARGE, OTHER, PROBLEM, QUARANTINED, TIMED, Bench, Tuning
+from harness.simgpu import F32, LARGE, OTHER, PROBLEM, QUARANTINED, TIMED, Bench, Tuning, fault_name
 
 sys.path.insert(0, str(REPO / "tests" / "bench"))
 import tuning_cost  # noqa: E402
@@ -61,10 +61,9 @@ def test_every_form_of_a_problem_is_measured(bench, problem, apis):
     assert it.daemon.stop() == 0
 
 
-@pytest.mark.parametrize("types", ["e4m3,out=f16", pytest.param("e5m2", marks=pytest.mark.ci)])
-def test_fp8_has_no_engine_without_scales_and_the_reason_is_cudnns(bench, types):
+def test_fp8_has_no_engine_without_scales_and_the_reason_is_cudnns(bench):
     it = bench()
-    result = it.tune(f"fwd,x=2x32x14x14,w=32x32x3x3,pad=1,nhwc,{types}")
+    result = it.tune("fwd,x=2x32x14x14,w=32x32x3x3,pad=1,nhwc,e4m3,out=f16")
     assert result.code == 1 and "list no engine for this problem; the legacy API has no fp8" in result.err, result
 
 
@@ -92,8 +91,9 @@ def test_the_same_seed_gives_the_same_samples(bench, simulated_daemon, simulated
 
 def test_a_winner_that_turns_out_wrong_is_an_answer_no_more(bench):
     it = bench()
-    winner = it.tuned().winner
-    it.gpu.script(f"config:{winner.removeprefix('graph:')} = wrong")
+    before = it.tuned()
+    winner = before.winner
+    it.gpu.script(f"{fault_name(before.candidates[winner])} = wrong")
     tuning = it.tuned(PROBLEM, "--force")
     assert it.gpu.fired()
     assert tuning.with_status(QUARANTINED) == [winner] and tuning.winner != winner
@@ -103,13 +103,14 @@ def test_a_winner_that_turns_out_wrong_is_an_answer_no_more(bench):
 @pytest.mark.ci
 def test_a_legacy_algorithm_that_computes_nonsense_is_quarantined(bench):
     it = bench()
-    stock = it.stock("legacy")["legacyAlgorithm"].get("algorithm", 0)
-    ran = [each["legacyAlgorithm"] for each in Tuning(it.cli, PROBLEM).of_api("legacy") if each["status"] == TIMED]
-    number, math_type = next((each.get("algorithm", 0), each.get("mathType", 0)) for each in ran if each.get("algorithm", 0) != stock)
-    it.gpu.script(f"legacy:{number}/{math_type} = wrong")
+    algorithm = lambda each: each["legacyAlgorithm"].get("algorithm", 0)
+    stock = algorithm(it.stock("legacy"))
+    ran = [each for each in Tuning(it.cli, PROBLEM).of_api("legacy") if each["status"] == TIMED]
+    other = next(each for each in ran if algorithm(each) != stock)
+    it.gpu.script(f"{fault_name(other)} = wrong")
     tuning = it.tuned(OTHER)
     assert it.gpu.fired()
-    assert "QUARANTINED" in tuning.statuses(str(number)) and tuning.evidence == "MEASURED"
+    assert "QUARANTINED" in tuning.statuses(str(algorithm(other))) and tuning.evidence == "MEASURED"
 
 
 @pytest.mark.parametrize(
@@ -170,9 +171,7 @@ def test_a_fault_of_a_stock_choices_engine_is_not_believed_of_that_engine(bench)
 @pytest.mark.ci
 def test_a_fault_of_a_whole_api_is_not_believed_of_it(bench):
     it = bench()
-    legacy = it.tuned().of_api("legacy")
-    names = {(each["legacyAlgorithm"].get("algorithm", 0), each["legacyAlgorithm"].get("mathType", 0)) for each in legacy}
-    it.gpu.script(*(f"legacy:{algorithm}/{math_type} = nan" for algorithm, math_type in names))
+    it.gpu.script(*{f"{fault_name(each)} = nan" for each in it.tuned().of_api("legacy")})
     tuning = it.tuned(OTHER)
     assert it.gpu.fired()
     assert {each["status"] for each in tuning.of_api("legacy")} <= {TIMED, "CANDIDATE_STATUS_UNJUDGED", "CANDIDATE_STATUS_UNSUPPORTED"}
@@ -288,9 +287,7 @@ def test_a_capture_left_open_is_the_candidates_failure_and_no_crash(bench):
 def test_where_a_stock_choice_fails_or_is_quarantined_the_next_stands_in_for_it(bench, api, action):
     it = bench()
     stock = it.stock(api)
-    legacy = stock.get("legacyAlgorithm", {})
-    where = f"config:{stock['text'].removeprefix('graph:')}" if api == "graph" else f"legacy:{legacy.get('algorithm', 0)}/{legacy.get('mathType', 0)}"
-    it.gpu.script(f"{where} = {action}")
+    it.gpu.script(f"{fault_name(stock)} = {action}")
     tuning = it.tuned(OTHER)
     assert it.gpu.fired()
     assert tuning.candidates[stock["text"]]["status"] == ("CANDIDATE_STATUS_FAILED" if action == "fail" else QUARANTINED)
@@ -301,12 +298,13 @@ def test_where_a_stock_choice_fails_or_is_quarantined_the_next_stands_in_for_it(
 @pytest.mark.ci
 def test_a_slow_stock_choice_is_checked_first_and_never_given_up(bench):
     it = bench()
-    stock = it.stock("graph")["text"]
-    it.gpu.script(f"config:{stock.removeprefix('graph:')} = slow")
+    stock = it.stock("graph")
+    it.gpu.script(f"{fault_name(stock)} = slow")
     tuning = it.tuned(OTHER)
     assert it.gpu.fired()
-    assert tuning.candidates[stock]["status"] == TIMED and tuning.candidates[stock]["sampleCount"] > 8
-    assert tuning.evidence == "MEASURED" and tuning.winner != stock
+    slow = tuning.candidates[stock["text"]]
+    assert slow["status"] == TIMED and slow["sampleCount"] > 8
+    assert tuning.evidence == "MEASURED" and tuning.winner != stock["text"]
 
 
 def test_a_slow_engine_is_given_up_after_one_run(bench):
@@ -359,8 +357,7 @@ def test_a_budget_that_ends_before_the_race_leaves_the_second_runs_times(bench):
 @pytest.mark.parametrize("action", ["hang", "abort"])
 def test_a_search_of_cudnnfind_that_does_not_come_back_costs_the_legacy_api(bench, action):
     it = bench()
-    stock = it.stock("legacy")["legacyAlgorithm"]
-    it.gpu.script(f"find:{stock.get('algorithm', 0)}/{stock.get('mathType', 0)} = {action}")
+    it.gpu.script(f"{fault_name(it.stock('legacy')).replace('legacy', 'find')} = {action}")
     result = it.cli("tune", OTHER, "--budget", "12s")
     assert it.gpu.fired() and result.code == 0, result
     tuning = Tuning(it.cli, OTHER)
@@ -497,10 +494,9 @@ def test_a_copy_that_cannot_be_captured_does_not_cost_the_times_of_replays(bench
     it = bench()
     before = it.tuned(PROBLEM, "--api", "legacy")
     winner = before.winner
-    algorithm = before.candidates[winner]["legacyAlgorithm"]
-    name = f"{algorithm.get('algorithm', 0)}/{algorithm.get('mathType', 0)}"
+    name = fault_name(before.candidates[winner])
     # The first capture is the check's, the second that of the same copy with a larger workspace.
-    it.gpu.script(*(f"legacy:{name} launch:capture nth:{nth} = fail" for nth in (3, 4)))
+    it.gpu.script(*(f"{name} launch:capture nth:{nth} = fail" for nth in (3, 4)))
     tuning = it.tuned(PROBLEM, "--force", "--api", "legacy")
     assert it.gpu.fired()
     ways = {way["launch"] for way in tuning.candidates[winner].get("otherTimes", [])}
@@ -512,10 +508,11 @@ def test_what_is_done_late_at_the_first_launch_on_a_copy_is_not_behind_a_blockin
     trace = tmp_path / "trace"
     monkeypatch.setenv("CONVTUNE_TRACE", str(trace))
     it = bench()
-    winner = it.tuned().winner
+    before = it.tuned()
+    winner = before.winner
     trace.write_text("")
     # The first two launches are the check's.
-    fault = f"config:{winner.removeprefix('graph:')} launch:eager nth:3 = allocate"
+    fault = f"{fault_name(before.candidates[winner])} launch:eager nth:3 = allocate"
     it.gpu.script(fault)
     it.tuned(PROBLEM, "--force")
     samples = samples_of(trace, winner)
@@ -556,10 +553,8 @@ def test_a_timer_of_coarse_steps_is_good_enough(bench):
 
 def test_a_failing_entry_of_cudnnfind_does_not_replace_the_legacy_stock_choice(bench):
     it = bench()
-    clean = it.tuned()
-    stock = min((each for text, each in clean.candidates.items() if text.startswith("legacy:") and each.get("heuristicRank", 0) >= 0 and each["status"] == TIMED), key=lambda each: each.get("heuristicRank", 0))
-    name = f"{stock['legacyAlgorithm'].get('algorithm', 0)}/{stock['legacyAlgorithm'].get('mathType', 0)}"
-    fault = f"find:{name} = fail"
+    stock = it.stock("legacy")
+    fault = f"{fault_name(stock).replace('legacy', 'find')} = fail"
     it.gpu.script(fault)
     it.cli.ok("delete", PROBLEM)
     tuning = it.tuned()

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import REPO
 from harness import needs
-from test_report import chromium  # noqa: F401
+from test_report import chromium, dump_dom  # noqa: F401
 
 pytestmark = pytest.mark.ci
 
@@ -60,12 +60,7 @@ def test_pages_are_there_as_markdown_too_and_listed_for_language_models(site):
 
 
 def test_search_needs_no_web_server(site, chromium, tmp_path):  # noqa: F811
-    command = [
-        chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr",
-        f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom",
-        f"file://{site}/deploy/docs/concepts.html?q=quarantine",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    done = dump_dom(chromium, tmp_path, f"file://{site}/deploy/docs/concepts.html?q=quarantine")
     assert re.search(r"md-search-result__meta\">\s*\d+ matching documents", done.stdout), done.stderr[-2000:]
     assert "CONSOLE" not in done.stderr, done.stderr[-2000:]
 

@@ -245,11 +245,6 @@ def make_wheel(folder, name, version, files=(), needs=()):
         wheel.writestr(f"{info}/RECORD", "")
 
 
-def wheel_of_zeros(folder, version, size):
-    """A wheel that is small until it is unpacked."""
-    make_wheel(folder, "nvidia_cudnn_cu13", version, files=[("nvidia/cudnn/lib/libcudnn.so.9", bytes(size))])
-
-
 def test_the_cudnn_of_a_torch_is_that_of_its_metadata(check, worker, own_cudnn, tmp_path):
     """By the real pip, which has no network. The wheel's cuDNN is in the cache, and is the worker's own."""
     h200 = next((REPO / "deploy" / "profiles").glob("*h200.json"))
@@ -282,13 +277,15 @@ def test_a_disk_that_fills_while_a_wheel_is_unpacked_keeps_nothing(check, mounts
     env = {"CONVTUNE_PYTHON": sys.executable, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     args = (*RESNET, "--to", "9.27", "--profile", "nvidia-h200", "--cache", disk)
     entries = lambda: [path.name for path in disk.iterdir() if path.name != "lock"]
-    wheel_of_zeros(tmp_path, "9.27.0.42", 12 << 20)
+    # A wheel that is small until it is unpacked.
+    zeros = lambda size: make_wheel(tmp_path, "nvidia_cudnn_cu13", "9.27.0.42", [("nvidia/cudnn/lib/libcudnn.so.9", bytes(size))])
+    zeros(12 << 20)
     result = check(*args, env=env)
     assert result.code == 1 and result.err.count("error: ") == 1 and result.out == "", result
     assert "error: --to: pip could not get nvidia-cudnn-cu13: " in result.err, result
     assert "No space left on device" in result.err and entries() == [], result
     # With room for it the same wheel is unpacked and kept.
-    wheel_of_zeros(tmp_path, "9.27.0.42", 1 << 20)
+    zeros(1 << 20)
     result = check(*args, env=env)
     assert f"error: cuDNN in {disk}/cu13-9.27.0.42/" in result.err and entries() == ["cu13-9.27.0.42"], result
 

@@ -1,5 +1,6 @@
 """convtune warm, and what it says."""
 
+import subprocess
 import threading
 
 import pytest
@@ -30,13 +31,6 @@ def test_most_work_is_tuned_first_and_a_second_run_asks_for_nothing(fake_daemon,
     again = run.ok("warm", model, "--json").json()
     assert (again["hits"], again["tuned"]) == (3, 0)
     assert daemon.client().info().worker_requests == before
-
-
-def test_only_what_is_missing_is_tuned(fake_daemon, cli, model):
-    run = cli(fake_daemon().start())
-    run.ok("tune", PROBLEMS[1])
-    summary = run.ok("warm", model, "--json").json()
-    assert (summary["hits"], summary["tuned"]) == (1, 2)
 
 
 def test_where_nothing_is_wanted_there_is_nothing_to_do(fake_daemon, cli):
@@ -91,8 +85,6 @@ def test_rows_that_are_wrong_are_said_and_the_others_tuned(fake_daemon, cli, mod
 
 
 def test_once_tunes_in_the_same_order_and_only_what_is_missing(daemons, fake_worker, model, convtuned, tmp_path):
-    import subprocess
-
     command = [convtuned, "--once", "--file", model, "--state-dir", tmp_path / "state", "--devices", "0", "--worker", fake_worker]
     first = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert first.returncode == 0 and "3 problems: 0 had an answer, 3 were tuned, 0 have none\nthe model is warm" in first.stdout, first

@@ -52,6 +52,14 @@ class SimulatedGpu:
         (self.folder / "clock").write_text(str(factor))
 
 
+def fault_name(candidate):
+    """A candidate as lines of faults name it."""
+    legacy = candidate.get("legacyAlgorithm")
+    if legacy is None:
+        return f"config:{candidate['text'].removeprefix('graph:')}"
+    return f"legacy:{legacy.get('algorithm', 0)}/{legacy.get('mathType', 0)}"
+
+
 class Tuning:
     """What `convtune explain` says of a problem."""
 

@@ -20,6 +20,7 @@ from conftest import PROGRAMS
 from harness import study
 from harness.daemon import wait_until
 
+import lab
 import peers
 import records
 import steps
@@ -40,6 +41,15 @@ def kit(convtuned, fake_worker):
 
 def run_step(work, name, *more):
     return study.run(*SIMULATED, "--work", work, "--step", name, *more)
+
+
+def table(work):
+    return study.run("--work", work, "--table").stdout
+
+
+def left_of(work, *options):
+    """Names of the steps that have not been done."""
+    return [json.loads(line)["step"] for line in study.run(*options, "--work", work, "--steps").stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +79,17 @@ def test_the_steps_come_in_the_order_of_what_they_are_worth(tmp_path):
 
 
 def test_the_first_table_is_the_upper_bound_and_resnet50(first):
-    done = study.run("--work", first, "--table")
-    assert "**SIMULATED: no GPU was there." in done.stdout
+    printed = table(first)
+    assert "**SIMULATED: no GPU was there." in printed
     order = ["resnet50 in captured graphs: H / W 1.13", "resnet50: W / B10 0.92", "resnet50, first iterations: H 2", "FASTER so far (1 of 6 networks have run): open", "## Networks", "## Upper bound"]
-    assert sorted(order, key=done.stdout.index) == order
-    assert "served 53 of 53, 1 generation\n" in done.stdout
+    assert sorted(order, key=printed.index) == order
+    assert "served 53 of 53, 1 generation\n" in printed
     found = records.Records(first)
     (bound,) = verdict.bounds(found)
     winners = {p["problem"]: p for p in found.of("tuned")[0]["problems"]}
     assert len(winners) == 23 and all(p["winner_us"] <= p["stock_us"] for p in winners.values())
     assert bound.measured == 1.0 and bound.saved_us > 0 and bound.iteration_us == pytest.approx(20000, rel=0.005)
-    left = [json.loads(line)["step"] for line in study.run("--work", first, "--steps").stdout.splitlines()]
+    left = left_of(first)
     assert left[:2] == ["startup", "resnext50-tune"] and "resnet50-peers1" not in left and "resnet50-peers2" in left
 
 
@@ -97,8 +107,7 @@ def test_the_result_is_the_one_that_was_made_up(first):
 
 
 def test_one_tuning_is_the_verdicts_and_the_recordings(first):
-    table = study.run("--work", first, "--table").stdout
-    assert re.search(r"\| resnet50 +\| \d+ +\| \d+ +\| \d+ +\| [\d.]+% +\| 100% +\| 100% +\| \d+/\d+ +\| \d+% ", table), table
+    assert re.search(r"\| resnet50 +\| \d+ +\| \d+ +\| \d+ +\| [\d.]+% +\| 100% +\| 100% +\| \d+/\d+ +\| \d+% ", table(first)), table(first)
     names, *rows = [line.split("\t") for line in (first / "samples.txt").read_text().splitlines()]
     assert {row[0].removesuffix(",acc=f32") for row in rows if len(row) == len(names)} == set(steps.networks()["resnet50"].problems)
     assert (first / "recording.bundle").stat().st_size > (first / steps.BUNDLE).stat().st_size > 1000
@@ -108,12 +117,11 @@ def test_what_was_done_on_another_model_of_gpu_is_done_again(work):
     """Its winners serve nobody here. Another card of this model goes on."""
     path = work / "records.jsonl"
     text = path.read_text()
-    listed = lambda: [json.loads(line)["step"] for line in study.run(*SIMULATED, "--work", work, "--steps").stdout.splitlines()]
     path.write_text(text.replace('"card":"simulated"', '"card":"another"'))
-    assert listed()[0] == "startup"
+    assert left_of(work, *SIMULATED)[0] == "startup"
     path.write_text(text.replace('"gpu":"simulated"', '"gpu":"NVIDIA H100"'))
     (work / "snapshots" / "simulated").rename(work / "snapshots" / "NVIDIA_H100")
-    assert listed()[:2] == ["resnet50-tune", "resnet50-peers1"]
+    assert left_of(work, *SIMULATED)[:2] == ["resnet50-tune", "resnet50-peers1"]
     done = run_step(work, "resnet50-peers2")
     assert done.returncode == 75 and "no published winners" in done.stderr
 
@@ -122,7 +130,7 @@ def test_a_clock_that_is_off_is_sampled_and_said(work):
     (work / "ignore-clock").write_text("simulated")
     done = run_step(work, "startup")
     assert done.returncode == 0 and records.Records(work).of("conditions")[-1]["clock_ignored"]
-    assert "sampled in spite of it" in study.run("--work", work, "--table").stdout
+    assert "sampled in spite of it" in table(work)
     (work / "ignore-clock").write_text("NVIDIA H100")  # that of another model
     assert run_step(work, "resnet50-peers2").returncode == 0 and not records.Records(work).of("conditions")[-1]["clock_ignored"]
 
@@ -145,7 +153,7 @@ def work(first, tmp_path):
 def test_a_generation_that_is_cut_short_keeps_its_rounds_and_is_listed_again(work):
     late = run_step(work, "resnet50-peers2", "--deadline", time.time() + peers.CLOSING_S + 0.02)
     assert late.returncode == 75 and "its time is up" in late.stderr
-    assert "resnet50-peers2" in study.run("--work", work, "--steps").stdout
+    assert "resnet50-peers2" in left_of(work)
     done = run_step(work, "resnet50-peers2")
     assert done.returncode == 0, done.stderr
     found = records.Records(work)
@@ -220,7 +228,7 @@ def test_a_peer_that_fails_is_left_out_and_named(work):
     assert found.of("served")[-1]["captured_served"] == 0
     (result,) = verdict.results(found)
     assert result.generations == 1  # the other one
-    assert "no_such_request" in study.run("--work", work, "--table").stdout
+    assert "no_such_request" in table(work)
 
 
 STOP_B0 = """
@@ -309,7 +317,7 @@ def test_a_worker_that_is_wrong_everywhere_publishes_nothing_and_the_step_says_s
         assert done.returncode == 75 and len(records.Records(tmp_path / "work").of("round")) == runs * peers.ROUNDS
     (result,) = verdict.results(records.Records(tmp_path / "work"))
     assert set(result.over_h) == {"H2", "B10", "B0"} and "may be published" in result.because
-    assert "W was not served: 0% of the convolutions" in study.run("--work", tmp_path / "work", "--table").stdout
+    assert "W was not served: 0% of the convolutions" in table(tmp_path / "work")
 
 
 def test_a_tuning_that_was_cut_short_is_gone_on_with_on_another_machine(work, tmp_path):
@@ -332,8 +340,6 @@ def test_what_nobody_thought_of_is_a_failure_of_its_step_and_named(tmp_path, kit
 
 
 def test_a_self_check_is_read_wherever_it_stands():
-    import lab
-
     device = {"name": "gpu:0", "selfCheck": {"known": True, "failed": ["clock", "captures"], "details": "clock: 12 us"}}
     assert lab.failed_instruments({"devices": [device, {"selfCheck": {"known": True}}]}) == ["clock", "captures"]
     assert lab.failed_instruments([{"conditions": {"self_check": {"failed": ["caches"]}}}, None]) == ["caches"]
@@ -360,10 +366,10 @@ def test_all_steps_and_the_report_of_two_packs(work, tmp_path):
         return tmp_path / name
 
     earlier = pack("earlier.tar.gz")
-    for line in study.run("--work", work, "--steps").stdout.splitlines():
-        done = run_step(work, json.loads(line)["step"])
+    for name in left_of(work):
+        done = run_step(work, name)
         assert done.returncode == 0, done.stderr
-    assert study.run("--work", work, "--steps").stdout == ""
+    assert left_of(work) == []
     found = records.Records(work)
     answer = verdict.verdict(found)
     assert (answer.faster, answer.sooner) == (verdict.Answer.YES, verdict.Answer.YES) and not answer.missing and not answer.left_out
@@ -382,7 +388,7 @@ def test_all_steps_and_the_report_of_two_packs(work, tmp_path):
     page = (out / "report.md").read_text()
     # Records in both packs count once.
     text = lambda lines: [line for line in lines.splitlines() if line and not line.startswith("![")]
-    assert text(page) == text(study.run("--work", work, "--table").stdout)
+    assert text(page) == text(table(work))
     assert len(records.read(b"".join((work / "records.jsonl").read_bytes() for _ in range(2)))) == len(found.all)
     for name in ("gains", "peers", "startup", "regret"):
         assert f"![{name}]({name}.svg)" in page
@@ -425,28 +431,27 @@ def test_a_step_of_no_name_is_refused(tmp_path):
     assert done.returncode == 2 and "resnet51-tune" in done.stderr
 
 
+def writes(value, place=-1):
+    """A function of a driver: it writes this to what one of its arguments points to."""
+
+    def function(*arguments):
+        if isinstance(value, bytes):
+            arguments[place].raw = value.ljust(len(arguments[place]), b"\0")
+        else:
+            arguments[place]._obj.value = value
+        return 0
+
+    return staticmethod(function)
+
+
 def test_what_nvml_says_of_the_card(monkeypatch):
     """A made-up driver's library that lacks a function: what that would have said is not known."""
-    import lab
-
-    def text(value):
-        def function(*arguments):
-            arguments[-2].value = value
-            return 0
-        return function
-
-    def number(value):
-        def function(*arguments):
-            arguments[-1]._obj.value = value
-            return 0
-        return function
-
     class Driver:
         nvmlInit_v2 = staticmethod(lambda: 0)
-        nvmlDeviceGetHandleByIndex_v2 = staticmethod(number(7))
-        nvmlDeviceGetUUID, nvmlDeviceGetName = staticmethod(text(b"GPU-1")), staticmethod(text(b"A GPU"))
-        nvmlSystemGetDriverVersion = staticmethod(text(b"580.1"))
-        nvmlDeviceGetClockInfo, nvmlDeviceGetPowerUsage = staticmethod(number(1755)), staticmethod(number(312_345))
+        nvmlDeviceGetHandleByIndex_v2 = writes(7)
+        nvmlDeviceGetUUID, nvmlDeviceGetName = writes(b"GPU-1", -2), writes(b"A GPU", -2)
+        nvmlSystemGetDriverVersion = writes(b"580.1", -2)
+        nvmlDeviceGetClockInfo, nvmlDeviceGetPowerUsage = writes(1755), writes(312_345)
 
     monkeypatch.setattr(lab.ctypes, "CDLL", lambda name: Driver)
     card = lab.Card()
@@ -458,24 +463,10 @@ def test_what_nvml_says_of_the_card(monkeypatch):
 
 
 def test_without_nvml_the_driver_says_which_card_it_is(monkeypatch):
-    import lab
-
-    def bytes_into(value):
-        def function(buffer, *_):
-            buffer.raw = value
-            return 0
-        return function
-
-    def number_into(value):
-        def function(pointer, *_):
-            pointer._obj.value = value
-            return 0
-        return function
-
     class Driver:
         cuInit = staticmethod(lambda flags: 0)
-        cuDeviceGet, cuDriverGetVersion = staticmethod(number_into(0)), staticmethod(number_into(13000))
-        cuDeviceGetName, cuDeviceGetUuid = staticmethod(bytes_into(b"A GPU".ljust(96, b"\0"))), staticmethod(bytes_into(bytes(range(16))))
+        cuDeviceGet, cuDriverGetVersion = writes(0, 0), writes(13000, 0)
+        cuDeviceGetName, cuDeviceGetUuid = writes(b"A GPU".ljust(96, b"\0"), 0), writes(bytes(range(16)), 0)
 
     def load(name):
         if name == "libcuda.so.1":

@@ -200,6 +200,8 @@ RULE = {
     "a low bound, nothing counts": (lambda: Made().all_networks(H2=1.03).all_tuned(99.5), "no", "no"),
     "a low bound and a gain": (lambda: Made().all_networks().starts().all_tuned(99.5), "contradiction", "contradiction"),
     "a bound that is not low": (lambda: Made().all_networks().starts().all_tuned(90.0), "yes", "yes"),
+    "starts of five processes": (lambda: Made().all_networks().starts(count=5), "yes", "open"),
+    "starts in which W is not served": (lambda: Made().all_networks().starts(served=40), "yes", "open"),
     "A/A of 3%": (lambda: Made().all_networks(H2=1.03).starts(), "open", "open"),
     "W is not served": (lambda: Made().all_networks(served=0.5, W=1.0).starts(), "open", "open"),
     "below 1.02 in two": (lambda: Made().all_networks(2, W=0.99, B=1.0, B0=1.0, **b10(1.0)).rest().starts(), "no", "yes"),
@@ -212,6 +214,38 @@ def test_the_rule(name):
     make, faster, sooner = RULE[name]
     found = make().verdict
     assert (found.faster.value, found.sooner.value) == (faster, sooner)
+
+
+def killed():
+    """A generation that ended before W told how much it was served."""
+    made = Made().generation("resnet50")
+    made.records.all = [r for r in made.records.all if r["kind"] != "served"]
+    return made
+
+
+# Made-up records of a network, and whether it counts.
+STATUS = {
+    "W's output differs": (lambda: Made().generation("resnet50", error=0.021), Status.OUTPUTS_DIFFER),
+    "W's output is no number": (lambda: Made().generation("resnet50", error=None), Status.OUTPUTS_DIFFER),
+    "unmodified peers differ by half of it": (lambda: Made().generation("sd_unet", error=0.05, errors={"B10": 0.03, "B": None}), Status.COUNTED),
+    "unmodified peers differ by less": (lambda: Made().generation("sd_unet", error=0.07, errors={"B10": 0.03}), Status.OUTPUTS_DIFFER),
+    "A/A beyond 1%": (lambda: Made().generation("resnet50", H2=1.012), Status.NOISY),
+    "A/A within 1%": (lambda: Made().generation("resnet50", H2=1.008), Status.COUNTED),
+    "five rounds": (lambda: Made().generation("resnet50", rounds=5), Status.TOO_FEW),
+    "three rounds twice": (lambda: Made().generation("resnet50", rounds=3).generation("resnet50", rounds=3), Status.COUNTED),
+    "killed": (killed, Status.SILENT),
+    # That is not the same as not served.
+    "counters that were not written": (lambda: Made().generation("resnet50", served=0.0, counters={}), Status.SILENT),
+}
+
+
+@pytest.mark.parametrize("name", STATUS)
+def test_whether_a_network_counts(name):
+    make, status = STATUS[name]
+    (result,) = make().results.values()
+    assert result.status is status
+    if status in (Status.OUTPUTS_DIFFER, Status.SILENT):
+        assert f"Not counted: {result.network}: {status.value}" in report.conclusion(make().verdict)
 
 
 def test_faster_and_sooner():
@@ -256,11 +290,6 @@ def test_each_search_counts_as_a_generation():
     assert made.results["resnet50", "GPU-a"].generations == 1
 
 
-def test_start_up_counts_from_six_processes_in_which_w_was_served():
-    assert Made().all_networks().starts(count=5).verdict.sooner is Answer.OPEN
-    assert Made().all_networks().starts(served=40).verdict.sooner is Answer.OPEN
-
-
 def test_w_that_was_not_served_is_no_w():
     """A wrong environment would read as no gain."""
     made = Made().all_networks()
@@ -281,16 +310,6 @@ def test_what_the_interposer_did_not_know_of_was_not_served():
     """It counts nodes of problems that it knows: 10 of 10 is not 10 of 53."""
     assert verdict.served_share({"captured": 10, "captured_served": 10, "convolutions": 53}) == pytest.approx(10 / 53)
     assert verdict.served_share({"captured": 106, "captured_served": 53, "convolutions": 53}) == 0.5
-
-
-def test_a_generation_that_was_killed_before_w_told_does_not_count():
-    made = Made().generation("resnet50")
-    made.records.all = [r for r in made.records.all if r["kind"] != "served"]
-    assert made.results["resnet50", "GPU-a"].status is Status.SILENT
-    # Nor does one whose counters were not written: that is not the same as not served.
-    made = Made().generation("resnet50", served=0.0, counters={})
-    assert made.results["resnet50", "GPU-a"].status is Status.SILENT
-    assert "Not counted: resnet50: W did not say how much it was served" in report.conclusion(made.verdict)
 
 
 def test_why_w_was_not_served_is_said():
@@ -322,31 +341,6 @@ def test_mode_b_that_lists_what_h_lists_is_named(same, line):
 def test_mode_b_that_was_left_out_and_is_not_h_is_named(same, line):
     made = Made().generation("resnet50").add("modes", network="resnet50", convolutions=53, same_list=same, same_first=53)
     assert any(text == "Mode B was left out in resnet50, where on this GPU it is not H." for text in report.conclusion(made.verdict)) is line
-
-
-@pytest.mark.parametrize("error", [0.021, None])
-def test_outputs_that_differ_do_not_count(error):
-    made = Made().generation("resnet50", error=error)
-    assert made.results["resnet50", "GPU-a"].status is Status.OUTPUTS_DIFFER
-    assert report.conclusion(made.verdict)[-1] == "Not counted: resnet50: outputs differ"
-
-
-def test_what_unmodified_peers_differ_by_is_no_fault_of_w():
-    made = Made().generation("sd_unet", error=0.05, errors={"B10": 0.03, "B": None})
-    assert made.results["sd_unet", "GPU-a"].status is Status.COUNTED
-    assert Made().generation("sd_unet", error=0.07, errors={"B10": 0.03}).results["sd_unet", "GPU-a"].status is Status.OUTPUTS_DIFFER
-
-
-def test_a_network_whose_a_a_is_beyond_one_percent_does_not_count():
-    made = Made().generation("resnet50", H2=1.012)
-    assert made.results["resnet50", "GPU-a"].status is Status.NOISY
-    assert Made().generation("resnet50", H2=1.008).results["resnet50", "GPU-a"].status is Status.COUNTED
-
-
-def test_fewer_than_six_rounds_do_not_count():
-    assert Made().generation("resnet50", rounds=5).results["resnet50", "GPU-a"].status is Status.TOO_FEW
-    made = Made().generation("resnet50", rounds=3).generation("resnet50", rounds=3)
-    assert made.results["resnet50", "GPU-a"].status is Status.COUNTED
 
 
 @pytest.mark.parametrize("missing", [{"H2": None}, b10(None), {"W": None}], ids=["H2", "B10", "W"])

@@ -220,6 +220,30 @@ json.dump(out, sys.stdout)
 pytestmark = pytest.mark.ci  # importing torch is most of it
 
 T1 = "stride=1x1,dilation=1x1,groups=1"
+T2 = "stride=2x2,dilation=1x1,groups=1"
+F32 = "nchw,f32,acc=f32"
+STEM, BODY = f"x=2x3x32x32,w=16x3x7x7,pad=3x3,{T2},{F32}", f"x=2x16x16x16,w=16x16x3x3,pad=1x1,{T1},{F32}"
+UP = f"x=1x4x10x10,w=8x4x2x2,pad=0x0,{T2},{F32}"
+FIRST, SECOND = (f"x=2x{c}x16x16,w=4x{c}x3x3,pad=1x1,{T1},{F32}" for c in (3, 4))
+# What each model asks for, and how often.
+EXPECTED = {
+    "residual": {f"fwd,{STEM}": 1, f"fwd,{BODY}": 2},
+    # The input has no gradient.
+    "backward": {f"fwd,{STEM}": 1, f"fwd,{BODY}": 2, f"bwd_data,{BODY}": 2, f"bwd_filter,{BODY}": 2, f"bwd_filter,{STEM}": 1},
+    "depthwise": {"fwd,x=1x8x9x9,w=8x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=8,nhwc,f32,acc=f32": 1},
+    "transposed": {f"bwd_data,x=1x4x10x10,w=8x4x3x3,pad=1x1,{T2},{F32}": 1},
+    "transposed backward": {f"bwd_data,{UP}": 1, f"fwd,{UP}": 1, f"bwd_filter,{UP}": 1},
+    "three": {f"fwd,x=1x2x3x9x9,w=4x2x1x3x3,pad=0x0x0,stride=1x2x2,dilation=1x1x1,groups=1,{F32}": 1},
+    "one": {f"fwd,x=1x80x1x30,w=16x80x1x3,pad=0x1,{T1},nchw,f16,acc=f32": 1},
+    "functional": {f"fwd,x=1x4x12x12,w=4x4x3x3,pad=2x2,stride=1x1,dilation=2x2,groups=1,{F32}": 1},
+    "keywords": {f"fwd,x=3x4x8x8,w=4x4x1x1,pad=0x0,{T1},{F32}": 1},
+    "transposed, dilated and grouped": {f"bwd_data,x=1x8x9x9,w=8x2x3x3,pad=2x1,stride=2x2,dilation=2x1,groups=4,{F32}": 1},
+    "transposed, one": {f"bwd_data,x=1x4x1x20,w=8x4x1x4,pad=0x1,stride=1x2,dilation=1x1,groups=1,{F32}": 1},
+    "transposed, three": {f"bwd_data,x=1x2x6x8x10,w=4x2x2x2x2,pad=0x0x0,stride=2x2x2,dilation=1x1x1,groups=1,{F32}": 1},
+    "meta": {f"fwd,x=1x4x64x64,w=4x4x3x3,pad=0x0,{T1},nhwc,f32,acc=f32": 1},
+    "meta backward": dict.fromkeys([f"fwd,{FIRST}", f"fwd,{SECOND}", f"bwd_filter,{FIRST}", f"bwd_filter,{SECOND}", f"bwd_data,{SECOND}"], 1),
+    "fake": {f"fwd,x=256x3x4096x4096,w=64x3x7x7,pad=3x3,{T2},{F32}": 1},
+}
 
 
 def printed(script):
@@ -241,25 +265,9 @@ def layouts():
     return printed(LAYOUTS)
 
 
-def test_modules_with_how_often_each_runs(found):
-    assert found["residual"] == {
-        "fwd,x=2x3x32x32,w=16x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32": 1,
-        f"fwd,x=2x16x16x16,w=16x16x3x3,pad=1x1,{T1},nchw,f32,acc=f32": 2,
-    }
-
-
-def test_backward_has_both_gradients_but_none_of_the_input(found):
-    body = f"x=2x16x16x16,w=16x16x3x3,pad=1x1,{T1},nchw,f32,acc=f32"
-    stem = "x=2x3x32x32,w=16x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
-    assert found["backward"] == {
-        f"fwd,{stem}": 1, f"fwd,{body}": 2, f"bwd_data,{body}": 2, f"bwd_filter,{body}": 2, f"bwd_filter,{stem}": 1,
-    }  # fmt: skip
-
-
-def test_channels_last_is_seen(found):
-    assert list(found["depthwise"]) == [
-        "fwd,x=1x8x9x9,w=8x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=8,nhwc,f32,acc=f32"
-    ]
+@pytest.mark.parametrize("model", EXPECTED)
+def test_a_model_asks_for(found, model):
+    assert found[model] == EXPECTED[model]
 
 
 def test_the_meta_device_gives_the_layouts_of_a_real_run(layouts):
@@ -288,55 +296,6 @@ def test_autocast_that_no_tensor_feels_is_refused(layouts, kind):
         assert layouts[f"{kind} real"] == "['bf16']"
     else:
         assert layouts[f"{kind} real"].startswith("dtype: a convolution is f32 on cpu, within torch.autocast")
-
-
-def test_transposed_convolutions_and_their_gradients(found):
-    assert list(found["transposed"]) == [
-        "bwd_data,x=1x4x10x10,w=8x4x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
-    ]
-    same = "x=1x4x10x10,w=8x4x2x2,pad=0x0,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
-    assert set(found["transposed backward"]) == {f"bwd_data,{same}", f"fwd,{same}", f"bwd_filter,{same}"}
-
-
-def test_one_and_three_dimensions(found):
-    assert list(found["three"]) == [
-        "fwd,x=1x2x3x9x9,w=4x2x1x3x3,pad=0x0x0,stride=1x2x2,dilation=1x1x1,groups=1,nchw,f32,acc=f32"
-    ]
-    assert list(found["one"]) == ["fwd,x=1x80x1x30,w=16x80x1x3,pad=0x1,stride=1x1,dilation=1x1,groups=1,nchw,f16,acc=f32"]
-
-
-def test_functional_calls_and_the_meta_device(found):
-    assert list(found["functional"]) == [
-        "fwd,x=1x4x12x12,w=4x4x3x3,pad=2x2,stride=1x1,dilation=2x2,groups=1,nchw,f32,acc=f32"
-    ]
-    assert list(found["meta"]) == [f"fwd,x=1x4x64x64,w=4x4x3x3,pad=0x0,{T1},nhwc,f32,acc=f32"]
-
-
-def test_arguments_may_have_names(found):
-    assert list(found["keywords"]) == [f"fwd,x=3x4x8x8,w=4x4x1x1,pad=0x0,{T1},nchw,f32,acc=f32"]
-
-
-def test_every_kind_of_transposed_convolution(found):
-    assert list(found["transposed, dilated and grouped"]) == [
-        "bwd_data,x=1x8x9x9,w=8x2x3x3,pad=2x1,stride=2x2,dilation=2x1,groups=4,nchw,f32,acc=f32"
-    ]
-    assert list(found["transposed, one"]) == ["bwd_data,x=1x4x1x20,w=8x4x1x4,pad=0x1,stride=1x2,dilation=1x1,groups=1,nchw,f32,acc=f32"]
-    assert list(found["transposed, three"]) == [
-        "bwd_data,x=1x2x6x8x10,w=4x2x2x2x2,pad=0x0x0,stride=2x2x2,dilation=1x1x1,groups=1,nchw,f32,acc=f32"
-    ]
-
-
-def test_gradients_on_the_meta_device(found):
-    first, second = (f"x=2x{c}x16x16,w=4x{c}x3x3,pad=1x1,{T1},nchw,f32,acc=f32" for c in (3, 4))
-    assert set(found["meta backward"]) == {
-        f"fwd,{first}", f"fwd,{second}", f"bwd_filter,{first}", f"bwd_filter,{second}", f"bwd_data,{second}",
-    }  # fmt: skip
-
-
-def test_fake_tensors_of_any_size(found):
-    assert list(found["fake"]) == [
-        "fwd,x=256x3x4096x4096,w=64x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
-    ]
 
 
 def test_torchscript_fuses_a_relu_and_the_addition_before_it(found):

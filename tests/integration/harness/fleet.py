@@ -50,7 +50,6 @@ class Agent:
         ]  # fmt: skip
         self.node = node
         self.env = {**os.environ, **(env or {})}
-        self.lines = []
         self.process = None
         self.log_path = None
 

@@ -98,8 +98,10 @@ class Bench:
         return self.cli("tune", problem, "--budget", "60s", *args)
 
     def tuned(self, problem=PROBLEM, *args):
+        """What came of a tuning that succeeded; of the faults that are scripted, if any, one has to have fired."""
         result = self.tune(problem, *args)
         assert result.code == 0, result
+        assert self.gpu.fired() or not self.gpu.faults.read_text(), "no fault fired"
         return Tuning(self.cli, problem)
 
     def stock(self, api):

@@ -82,9 +82,30 @@ def tuned(daemon, *problems):
         assert client.tune(*[p.text for p in problems]).state == 3
 
 
+@pytest.fixture
+def published_daemon(serving):
+    """One whose snapshot has a choice for PROBLEM, and no other."""
+    daemon = serving().start()
+    tuned(daemon, PROBLEM)
+    published(daemon, 1)
+    return daemon
+
+
+def wait_for_socket(daemon):
+    """Until programs can report to it."""
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
+
+
+def report(daemon, kind, environment, problem, body):
+    """As the interposer does."""
+    header = struct.pack("<4sHHII", b"CVTD", 1, kind, 448 + len(body), 1) + environment + problem
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(header + body, str(daemon.state_dir / "snapshot" / "datagrams.sock"))
+
+
 def observe(daemon, candidate):
-    """Reports, as the interposer does, that a program settled on the candidate for the snapshot's first problem."""
-    environment, problem = keys_in(snapshot_of(daemon))
+    """Reports that a program settled on the candidate for the snapshot's first problem."""
     name, *knobs = candidate.id.split(",")
     body = struct.pack(
         "<qIIIIqQ", int(name.removeprefix("eng")), len(knobs), candidate.notes, 0, 10, candidate.workspace, 100
@@ -92,10 +113,7 @@ def observe(daemon, candidate):
     for knob in knobs:
         kind, value = knob.removeprefix("k").split("=")
         body += struct.pack("<iIq", int(kind), 0, int(value))
-    body = body.ljust(1000 - 448, b"\0")
-    header = struct.pack("<4sHHII", b"CVTD", 1, 2, 1000, 1) + environment + problem
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.sendto(header + body, str(daemon.state_dir / "snapshot" / "datagrams.sock"))
+    report(daemon, 2, *keys_in(snapshot_of(daemon)), body.ljust(1000 - 448, b"\0"))
 
 
 def neutral_candidate(preload):
@@ -110,10 +128,8 @@ def neutral_candidate(preload):
     )
 
 
-def test_a_tuned_problem_is_served_and_an_unknown_one_is_wanted(serving, run, cli):
-    daemon = serving().start()
-    tuned(daemon, PROBLEM)
-    published(daemon, 1)
+def test_a_tuned_problem_is_served_and_an_unknown_one_is_wanted(published_daemon, run, cli):
+    daemon = published_daemon
     winner = cli(daemon).ok("get", PROBLEM.text, "--json").json()["results"][0]["answer"]["winner"]["text"]
     printed, counted = run(daemon, PROBLEM, "--policy", "truncate")
     assert "graph:" + printed["modes"][0]["configs"][0]["id"] == winner
@@ -128,10 +144,8 @@ def test_a_tuned_problem_is_served_and_an_unknown_one_is_wanted(serving, run, cl
     assert wanted[0]["problemText"].startswith("fwd,x=8x64x56x56") and int(wanted[0]["missCount"]) >= 1
 
 
-def test_a_banned_choice_is_served_no_more(serving, run, cli):
-    daemon = serving().start()
-    tuned(daemon, PROBLEM)
-    published(daemon, 1)
+def test_a_banned_choice_is_served_no_more(published_daemon, run, cli):
+    daemon = published_daemon
     before = ids(run(daemon, PROBLEM, "--policy", "truncate", "--allow", "notes,workspace")[0]["modes"][0])
     engine = before[0].split(",")[0]
     old = snapshot_of(daemon).read_bytes()
@@ -147,16 +161,13 @@ def test_a_banned_choice_is_served_no_more(serving, run, cli):
 
 
 @pytest.fixture
-def changed(serving, preload):
+def changed(published_daemon, preload):
     """A daemon with a published choice, and the one that waits to take its place."""
-    daemon = serving().start()
-    tuned(daemon, PROBLEM)
-    published(daemon, 1)
     better = neutral_candidate(preload)
-    observe(daemon, better)
-    with daemon.client() as client:
+    observe(published_daemon, better)
+    with published_daemon.client() as client:
         wait_until(lambda: client.release.GetPublication().waiting_changes == 1, 10, "a changed choice")
-    return daemon, better
+    return published_daemon, better
 
 
 def test_promote_and_rollback_are_seen_by_a_fresh_program(changed, run, cli):
@@ -191,8 +202,8 @@ def test_a_canary_reaches_its_share_alone(changed, preload, cli):
 
 def test_wanted_problems_are_tuned_and_then_served(serving, run):
     daemon = serving("--tune-wanted").start()
+    wait_for_socket(daemon)
     with daemon.client() as client:
-        wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
         wait_until(snapshot_of(daemon).exists, 10, "the snapshot")
         _, counted = run(daemon, OTHER)
         assert counted["served"] == 0 and counted["missed"].keys() == {"no_entry"}
@@ -290,17 +301,12 @@ def test_what_is_published_is_not_said_to_be_not(serving, cli, tmp_path):
     assert "--publish-evidence" not in run.ok("release", "list").err + run("doctor").out
 
 
-def test_what_programs_with_another_cudnn_want_is_said_and_not_tuned_for_this_one(serving, cli, preload):
-    daemon = serving().start()
-    tuned(daemon, PROBLEM)
-    published(daemon, 1)
+def test_what_programs_with_another_cudnn_want_is_said_and_not_tuned_for_this_one(published_daemon, cli, preload):
+    daemon = published_daemon
     environment, problem = keys_in(snapshot_of(daemon))
     other = environment[:8] + struct.pack("<I", 91200) + environment[12:]
     text = preload.environment.replace(preload.cudnn_version, "9.12.0")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        body = struct.pack("<II", 2, 3)
-        header = struct.pack("<4sHHII", b"CVTD", 1, 1, 448 + len(body), 1) + other + problem
-        sender.sendto(header + body, str(daemon.state_dir / "snapshot" / "datagrams.sock"))
+    report(daemon, 1, other, problem, struct.pack("<II", 2, 3))
     with daemon.client() as client:
         wait_until(lambda: client.release.ListWanted().wanted_count == 1, 10, "a wanted problem")
     run = cli(daemon)
@@ -320,28 +326,27 @@ def test_what_programs_with_another_cudnn_want_is_said_and_not_tuned_for_this_on
 def test_what_a_program_found_by_searching_is_served_to_the_next(daemons, preload, run_command, cli):
     """The GPU is a fake one below the real interposer, since a search needs one; the daemon may not use it at all."""
     daemon = daemons("--devices", "none").start()
+    wait_for_socket(daemon)
+
+    def search(*options):
+        result, counted = run_command(daemon, preload.command(["call=find"], "convtune-legacy-calls"), *options)
+        return [r["algo"] for r in result.json()["results"]], result.err.count("search"), counted
+
+    found, searches, counted = search("--policy", "observe")
+    assert searches == 1 and counted["learned"] == 1
+    published(daemon, 1)
     with daemon.client() as client:
-        wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
-
-        def search(*options):
-            result, counted = run_command(daemon, preload.command(["call=find"], "convtune-legacy-calls"), *options)
-            return [r["algo"] for r in result.json()["results"]], result.err.count("search"), counted
-
-        found, searches, counted = search("--policy", "observe")
-        assert searches == 1 and counted["learned"] == 1
-        published(daemon, 1)
         assert client.release.GetPublication().observed == 1
-        again, searches, counted = search()
-        assert again[0] == found[0] and searches == 0 and counted["served"] == 1
-        listed = cli(daemon).ok("list", "--json").json()["tunings"]
-        assert [t["evidence"] for t in listed] == ["EVIDENCE_OBSERVED"]
-        assert listed[0]["winner"].startswith(f"legacy:algo{found[0]},")
+    again, searches, counted = search()
+    assert again[0] == found[0] and searches == 0 and counted["served"] == 1
+    listed = cli(daemon).ok("list", "--json").json()["tunings"]
+    assert [t["evidence"] for t in listed] == ["EVIDENCE_OBSERVED"]
+    assert listed[0]["winner"].startswith(f"legacy:algo{found[0]},")
 
 
 def test_the_plan_that_a_program_settles_on_is_served_to_the_next(daemons, preload, run_command):
     daemon = daemons("--devices", "none").start()
-    with daemon.client() as client:
-        wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
+    wait_for_socket(daemon)
     stock = candidates(preload.stock(PROBLEM, ALL)["modes"][0])
     # All plans are built and the last one is run, as a program does that timed them and found it best.
     command = preload.command(preload.raw_args(PROBLEM, ALL, "modes=a", "execute=30"))
@@ -353,11 +358,8 @@ def test_the_plan_that_a_program_settles_on_is_served_to_the_next(daemons, prelo
     assert ids(result.json()["modes"][0])[0] == stock[-1].id and counted["served"] >= 1
 
 
-def test_run_serves_programs_that_look_cudnn_up(serving, run_command, preload):
-    daemon = serving().start()
-    tuned(daemon, PROBLEM)
-    published(daemon, 1)
-    _, counted = run_command(daemon, preload.command(preload.raw_args(PROBLEM, ALL), "convtune-raw-dlsym"))
+def test_run_serves_programs_that_look_cudnn_up(published_daemon, run_command, preload):
+    _, counted = run_command(published_daemon, preload.command(preload.raw_args(PROBLEM, ALL), "convtune-raw-dlsym"))
     assert counted["served"] >= 1
 
 

@@ -1,5 +1,6 @@
 """A fleet on one machine: a database, daemons, and an agent beside each."""
 
+import json
 import os
 import re
 import signal
@@ -50,6 +51,7 @@ class Agent:
         ]  # fmt: skip
         self.node = node
         self.env = {**os.environ, **(env or {})}
+        self.lines = []
         self.process = None
         self.log_path = None
 
@@ -231,3 +233,7 @@ class Fleet:
     def close(self):
         for agent in self.agents:
             agent.close()
+
+
+def as_json(result):
+    return json.loads(result.out)

@@ -1,9 +1,13 @@
-"""Newer clients are understood."""
+"""Newer clients are understood, and one that knows nothing but reflection; test_roles.py calls every method by that."""
+
+import subprocess
+import sys
 
 import grpc
 import pytest
 from google.protobuf.internal import encoder
 
+from conftest import REPO
 from harness.api import API
 from harness.problems import numbered
 
@@ -32,3 +36,12 @@ def test_request_with_unknown_fields_is_understood(fake_daemon):
             client.tuning.BatchGetRaw(request_of(API.ProblemSpec()), timeout=10)
         assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert "problems[0]" in error.value.details()
+
+
+def test_the_example_of_a_first_call_prints_an_answer_and_its_usage(fake_daemon):
+    example = [sys.executable, REPO / "deploy" / "examples" / "first_call.py"]
+    daemon = fake_daemon().start()
+    asked = subprocess.run([*example, daemon.address, numbered(1)], capture_output=True, text=True, timeout=120)
+    assert asked.returncode == 0 and "HEURISTIC in " in asked.stdout, asked
+    refused = subprocess.run(example, capture_output=True, text=True, timeout=120)
+    assert (refused.returncode, refused.stderr) == (2, "usage: first_call.py ADDRESS PROBLEM\n")

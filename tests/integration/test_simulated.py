@@ -9,7 +9,7 @@ from harness.preload import ALL, FORMS, candidates, ids
 from harness.problems import numbered
 from harness.simulator import simulators
 from test_fleet_sharing import outbox_depth, tune
-from test_quickstart import quickstart
+from test_quickstart import quickstart  # noqa: F401
 
 NAME = "simulated-h200"
 ENVIRONMENT = f"{NAME},cc=9.0,sms=132,cudnn=9.19.0,lib=full"
@@ -103,7 +103,7 @@ def test_no_package_wheel_image_or_installation_names_the_simulated_gpu():
 
 
 @pytest.mark.ci
-def test_quickstart_shows_everything_on_a_simulated_gpu(fake_worker, short_dir):
+def test_quickstart_shows_everything_on_a_simulated_gpu(fake_worker, quickstart, short_dir):  # noqa: F811
     build = short_dir / "build"
     (build / "bin").mkdir(parents=True)
     for program in ("convtuned", "convtune"):
@@ -112,7 +112,7 @@ def test_quickstart_shows_everything_on_a_simulated_gpu(fake_worker, short_dir):
     stand_in.write_text(f'#!/bin/sh\nexport CONVTUNE_FAKE_SCRIPT="{SIMULATED["CONVTUNE_FAKE_SCRIPT"]}"\nexec {fake_worker} "$@"\n')
     stand_in.chmod(0o755)
     (build / "build.ninja").touch()
-    done = quickstart(short_dir, '"$1" --simulate; "$1" --simulate; "$1" --stop', build=build)
+    done = quickstart("deploy/quickstart --simulate; deploy/quickstart --simulate; deploy/quickstart --stop", build=build)
     assert done.returncode == 0, done
     first, again = done.stdout.split("answered from the database: ")[1:]
     assert first.startswith("0 of 46") and again.startswith("46 of 46")

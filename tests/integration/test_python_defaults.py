@@ -75,9 +75,9 @@ def test_a_folder_in_tmp_that_others_may_write_to_is_not_trusted(ct, places, mon
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_the_own_daemons_snapshot_comes_before_the_machines(ct, places, monkeypatch):
+def test_the_machines_snapshot_comes_behind_those_of_the_table(ct, places, monkeypatch):
+    """tests/data/rules/snapshot_folders.txt, in test_rules.py."""
     own, machine = places / "home" / "convtune" / "snapshot", places / "lib" / "snapshot"
-    assert ct.defaults.snapshot_folder() == str(own)
     machine.mkdir(parents=True)
     assert ct.defaults.snapshot_folder() == str(machine)
     own.mkdir(parents=True)
@@ -85,10 +85,6 @@ def test_the_own_daemons_snapshot_comes_before_the_machines(ct, places, monkeypa
     # The folder that has one, as a member of the daemon's group sees it: to read and not to write.
     (machine / "current.snapshot").touch(mode=0o444)
     machine.chmod(0o555)
-    assert ct.defaults.snapshot_folder() == str(machine)
-    (own / "current.snapshot").touch()
-    assert ct.defaults.snapshot_folder() == str(own)
-    monkeypatch.setenv("STATE_DIRECTORY", f"{places}/lib:{places}/other")
     assert ct.defaults.snapshot_folder() == str(machine)
     monkeypatch.setenv("CONVTUNE_SNAPSHOT", "/named")
     assert ct.defaults.snapshot_folder() == "/named"

@@ -55,6 +55,16 @@ def test_state_is_not_for_others(fake_daemon):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o022, path
 
 
+def test_second_daemon_on_the_same_state_names_the_first(bare_daemon, daemons):
+    bare_daemon.start()
+    second = daemons("--devices", "none")
+    second.state_dir = bare_daemon.state_dir
+    log = refused_start(second)
+    assert str(bare_daemon.pid) in log and str(bare_daemon.state_dir) in log
+    with bare_daemon.client() as client:
+        assert client.info().pid == bare_daemon.pid
+
+
 def test_a_certificate_that_ended_is_refused_at_start(daemons, tmp_path):
     certificates = Certificates(tmp_path)
     ended = certificates.make("server", begins=-7200, ends=-3600)

@@ -9,7 +9,6 @@ from harness.daemon import unpublished, wait_until
 from harness.fakes import script
 from harness.problems import numbered
 from test_clock_steps import STEPS
-from test_python_snapshot import ct  # noqa: F401
 
 PROBLEMS = [numbered(i) for i in range(4)]
 REASON = ("--reason", "wrong results")

@@ -183,15 +183,15 @@ def test_a_step_that_is_killed_leaves_whole_records_and_no_process(work):
     assert {r["network"] for r in records.Records(work).of("tuned")} == {"resnet50", "resnext50"}
 
 
-def scripted(folder, script=None):
-    """Options for a kit of this build's programs; with a script, the fake worker does what it says."""
+def scripted(folder, script):
+    """Options for a kit of this build's programs, whose fake worker does what the script says."""
     (folder / "bin").mkdir(parents=True)
     (folder / "lib").mkdir()
     (folder / "lib" / "libconvtune_preload.so").symlink_to(PROGRAMS.parent / "lib" / "libconvtune_preload.so")
     for name in ("convtuned", "convtune"):
         (folder / "bin" / name).symlink_to(PROGRAMS / name)
     worker = folder / "bin" / "convtune-fake-worker"
-    worker.write_text(f"#!/bin/sh\nCONVTUNE_FAKE_SCRIPT='{script or 'candidates=8'}' exec '{PROGRAMS / 'convtune-fake-worker'}' \"$@\"\n")
+    worker.write_text(f"#!/bin/sh\nCONVTUNE_FAKE_SCRIPT='{script}' exec '{PROGRAMS / 'convtune-fake-worker'}' \"$@\"\n")
     worker.chmod(0o755)
     return ["--simulate", worker, "--kit", folder]
 
@@ -312,9 +312,9 @@ def test_a_worker_that_is_wrong_everywhere_publishes_nothing_and_the_step_says_s
     assert done.returncode == 1 and "0% of the convolutions have a tuning that may be published" in done.stderr, done.stderr
     found = records.Records(tmp_path / "work")
     assert len(found.of("tuned")) == 1 and not found.done() and not (tmp_path / "work" / "snapshots").exists()
-    for runs in (1, 1):
+    for _ in range(2):
         done = study.run(*arguments, "resnet50-peers1")
-        assert done.returncode == 75 and len(records.Records(tmp_path / "work").of("round")) == runs * peers.ROUNDS
+        assert done.returncode == 75 and len(records.Records(tmp_path / "work").of("round")) == peers.ROUNDS
     (result,) = verdict.results(records.Records(tmp_path / "work"))
     assert set(result.over_h) == {"H2", "B10", "B0"} and "may be published" in result.because
     assert "W was not served: 0% of the convolutions" in table(tmp_path / "work")
@@ -323,8 +323,7 @@ def test_a_worker_that_is_wrong_everywhere_publishes_nothing_and_the_step_says_s
 def test_a_tuning_that_was_cut_short_is_gone_on_with_on_another_machine(work, tmp_path):
     """The database stayed behind, and this worker could tune nothing: what was tuned comes back."""
     shutil.rmtree(work / "state")
-    log = tmp_path / "requests"
-    done = study.run(*scripted(tmp_path / "kit", f"refused=1;log={log}"), "--work", work, "--step", "resnet50-tune")
+    done = study.run(*scripted(tmp_path / "kit", "refused=1"), "--work", work, "--step", "resnet50-tune")
     assert done.returncode == 0, done.stderr
     first, again = records.Records(work).of("tuned")
     winners = lambda record: {p["problem"]: (p["winner"], p["winner_us"]) for p in record["problems"]}

@@ -100,12 +100,6 @@ def test_a_stricter_alignment_is_served_and_a_looser_one_is_not(ct, published, t
     assert served.winner is not None and refused.winner is None
 
 
-def damaged(path, edit):
-    content = bytearray(path.read_bytes())
-    path.unlink()
-    path.write_bytes(edit(content))
-
-
 @pytest.mark.parametrize(
     "edit, why",
     [
@@ -119,16 +113,13 @@ def damaged(path, edit):
     ],
 )
 def test_a_file_that_is_not_sound_is_as_none(ct, published, tmp_path, edit, why):
-    folder = tmp_path / "copy"
-    shutil.copytree(published[0], folder, ignore=shutil.ignore_patterns("*.sock"))
-    damaged(folder / "current.snapshot", edit)
-    (result,) = nobody(ct, tmp_path, folder).resolve(PROBLEMS[:1], timeout=0.3)
+    (tmp_path / "current.snapshot").write_bytes(edit(bytearray((published[0] / "current.snapshot").read_bytes())))
+    (result,) = nobody(ct, tmp_path, tmp_path).resolve(PROBLEMS[:1], timeout=0.3)
     assert result.answer is None and result.miss == "unavailable" and why in result.message, result.message
 
 
 def test_a_file_that_took_its_place_is_read(ct, published, tmp_path):
-    folder = tmp_path / "later"
-    folder.mkdir()
+    folder = tmp_path
     client = nobody(ct, tmp_path, folder)
     (before,) = client.resolve(PROBLEMS[:1], timeout=0.3)
     assert before.answer is None and "No such file" in before.message
@@ -145,8 +136,7 @@ def test_the_folder_comes_from_the_environment(ct, published, tmp_path, monkeypa
 
 
 def test_a_refresh_says_what_changed_and_only_that(ct, published, tmp_path):
-    folder = tmp_path / "later"
-    folder.mkdir()
+    folder = tmp_path
     seen = queue.Queue()
     with nobody(ct, tmp_path, folder) as client:
         client.start_refresh(PROBLEMS[:2] + ["nonsense"], seen.put, period_s=0.01, timeout=0.01)
@@ -196,16 +186,14 @@ def test_a_time_that_was_not_taken_is_none(ct, published, tmp_path):
     from convtune import snapshot
 
     content = bytearray((published[0] / "current.snapshot").read_bytes())
-    folder = tmp_path / "untimed"
-    folder.mkdir()
     at, count = struct.unpack_from("<QQ", content, 64)
     for place in range(count):
         struct.pack_into("<f", content, at + place * 40 + 32, 0.0)
     struct.pack_into("<Q", content, 96, xxhash.xxh3_64_intdigest(bytes(content[112:])))
     struct.pack_into("<Q", content, 104, xxhash.xxh3_64_intdigest(bytes(content[:104])))
-    (folder / "current.snapshot").write_bytes(content)
-    assert snapshot.Snapshot(str(folder))
-    (result,) = nobody(ct, tmp_path, folder).resolve(PROBLEMS[:1], timeout=0.3)
+    (tmp_path / "current.snapshot").write_bytes(content)
+    assert snapshot.Snapshot(str(tmp_path))
+    (result,) = nobody(ct, tmp_path, tmp_path).resolve(PROBLEMS[:1], timeout=0.3)
     assert result.winner is not None and result.winner.median_us is None
 
 

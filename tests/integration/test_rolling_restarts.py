@@ -60,10 +60,6 @@ class Callers:
             thread.join()
 
 
-def raw_call(clients, call):
-    return lambda index: call(clients[index])
-
-
 @pytest.mark.parametrize("restarts", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_rolling_restarts_under_load_leak_no_error(ct, fake_daemon, convtune, restarts):
     daemon = fake_daemon(env=script(measure_delay_ms=0)).start()
@@ -74,8 +70,8 @@ def test_rolling_restarts_under_load_leak_no_error(ct, fake_daemon, convtune, re
     callers = Callers()
     raw = [daemon.client() for _ in range(64)]
     package = [ct.Client(daemon.address, use_snapshot=False, timeout=60) for _ in range(8)]
-    callers.add(64, "get", raw_call(raw, lambda c: c.get(*KNOWN, timeout=60)))
-    callers.add(4, "info", raw_call(raw, lambda c: c.info()))
+    callers.add(64, "get", lambda i: raw[i].get(*KNOWN, timeout=60))
+    callers.add(4, "info", lambda i: raw[i].info())
     callers.add(4, "heuristic", lambda i: raw[i].get(numbered(5000 + time.monotonic_ns() % 100_000),
                                                      on_miss="ON_MISS_HEURISTIC", timeout=60))  # fmt: skip
     callers.add(4, "package get", lambda i: [r.winner.text for r in package[i].get(KNOWN)])

@@ -15,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/unit/rule_cases.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune {
 
@@ -29,10 +30,9 @@ inline void ForEachSnapshotFolderCase(const std::string& file,
   for (const std::vector<std::string>& row : RuleCases("snapshot_folders.txt")) {
     if (row[3] == "-" && has_daemon) continue;
     SCOPED_TRACE(absl::StrJoin(row, " "));
-    std::string root = "/tmp/convtune-folders-XXXXXX";
-    ASSERT_NE(mkdtemp(root.data()), nullptr);
+    const TempDir root;
     const auto in_root = [&root](const std::string& text) {
-      return absl::StrReplaceAll(text, {{"@", root}});
+      return absl::StrReplaceAll(text, {{"@", root.path()}});
     };
     for (size_t i = 0; i < 3; ++i) {
       if (row[i] == "-") {
@@ -47,7 +47,6 @@ inline void ForEachSnapshotFolderCase(const std::string& file,
       if (!there.ends_with("/")) std::ofstream(in_root(there) + "/" + file) << "x";
     }
     check(in_root(row[4]));
-    std::filesystem::remove_all(root);
   }
   unsetenv("STATE_DIRECTORY");
   unsetenv("XDG_STATE_HOME");

@@ -5,13 +5,13 @@
 
 #include <fstream>
 
-#include "tests/unit/rpc/temp_dir.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune {
 namespace {
 
 TEST(FindProfile, FileIsTakenAsItIs) {
-  rpc::TempDir dir;
+  TempDir dir;
   std::ofstream(dir.path("mine.json")) << "{}";
   EXPECT_EQ(FindProfile(dir.path("mine.json")).value(), dir.path("mine.json"));
 }

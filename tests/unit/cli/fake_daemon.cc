@@ -5,10 +5,8 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 
@@ -57,9 +55,6 @@ grpc::Status BadRequest(const std::vector<std::pair<std::string, std::string>>& 
 }
 
 FakeDaemon::FakeDaemon() {
-  std::string name = (std::filesystem::temp_directory_path() / "convtune-cli-XXXXXX").string();
-  folder_ = mkdtemp(name.data());
-  socket_ = folder_ + "/s";
   info.set_version(CONVTUNE_VERSION);
   info.set_writable(true);
   info.set_state_dir("/var/lib/convtune");
@@ -70,6 +65,10 @@ FakeDaemon::FakeDaemon() {
   device->set_name("gpu:0");
   device->set_environment("nvidia-h200");
   device->set_state(v1::DEVICE_STATE_READY);
+  v1::TuningJob& job = states.emplace_back();
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  job.set_persisted(true);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
@@ -80,11 +79,7 @@ FakeDaemon::FakeDaemon() {
   SetReady(true);
 }
 
-FakeDaemon::~FakeDaemon() {
-  server_->Shutdown();
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
+FakeDaemon::~FakeDaemon() { server_->Shutdown(); }
 
 void FakeDaemon::SetReady(bool ready) {
   server_->GetHealthCheckService()->SetServingStatus("readiness", ready);
@@ -304,7 +299,7 @@ RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions
                 err,
                 options.terminal,
                 options.terminal,
-                120,
+                options.columns,
                 [&](const std::string& name) -> std::optional<std::string> {
                   const auto it = options.env.find(name);
                   if (it == options.env.end()) return std::nullopt;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/server.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "convtune/v1/maintenance_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "proto/base/mutex.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::cli {
 
@@ -29,8 +31,8 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   FakeDaemon();
   ~FakeDaemon() override;
 
-  std::string address() const { return "unix:" + socket_; }
-  const std::string& folder() const { return folder_; }
+  std::string address() const { return "unix:" + folder_.path("s"); }
+  const std::string& folder() const { return folder_.path(); }
   int batch_gets() const;
   v1::BatchGetRequest last_get() const;
   v1::CreateTuningJobRequest last_create() const;
@@ -52,7 +54,7 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   v1::ListEnvironmentsResponse environments;  // served one a page
   v1::Tuning tuning;
   std::vector<v1::Tuning> tunings;    // served two a page
-  std::vector<v1::TuningJob> states;  // of the one job, in order
+  std::vector<v1::TuningJob> states;  // of the one job, in order; at first it has succeeded
   std::function<void()> on_watch;     // called after the first state; then waits for a cancellation
   int lost_watches = 0;               // that many end as those of a daemon that stops
   v1::PinRecord pinned;               // the only pin
@@ -98,8 +100,7 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   grpc::Status CheckDatabase(Context*, const v1::CheckDatabaseRequest*,
                              v1::CheckDatabaseResponse*) override;
 
-  std::string folder_;
-  std::string socket_;
+  TempDir folder_;
   mutable Mutex mutex_;
   CondVar changed_;
   bool cancelled_ GUARDED_BY(mutex_) = false;
@@ -119,10 +120,22 @@ struct RunResult {
 struct RunOptions {
   std::string in = {};
   bool terminal = false;
+  int columns = 120;
   std::map<std::string, std::string> env = {};
 };
 
 RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions& options = {});
+
+// The program against a daemon of its own.
+class DaemonTest : public testing::Test {
+ protected:
+  RunResult Run(std::vector<std::string> arguments, const RunOptions& options = {}) const {
+    arguments.insert(arguments.end(), {"--address", daemon_.address()});
+    return RunProgram(arguments, options);
+  }
+
+  FakeDaemon daemon_;
+};
 
 // A short valid problem with `channels` channels.
 std::string ProblemText(int channels);

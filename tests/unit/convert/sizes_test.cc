@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/model/byte_size.h"
 #include "tests/unit/rule_cases.h"
 
 namespace convtune {
@@ -38,6 +39,25 @@ TEST(SizesTest, WhatATextMayStandForHasABound) {
               HasSubstr("text: must be at most 4096 bytes"));
   EXPECT_THAT(std::string(ExpandSizes("x=[1..200]x[1..200]").status().message()),
               HasSubstr("x: must stand for at most 10000 problems"));
+}
+
+TEST(ByteSizeTest, IsAWholeNumberAndAUnit) {
+  for (const auto& [text, bytes] :
+       std::vector<std::pair<const char*, int64_t>>{{"0", 0},
+                                                    {"0B", 0},
+                                                    {"131B", 131},
+                                                    {"3KiB", 3072},
+                                                    {"256MiB", int64_t{256} << 20},
+                                                    {"2GiB", int64_t{2} << 30},
+                                                    {"5KB", 5000},
+                                                    {"5MB", 5'000'000},
+                                                    {"5GB", 5'000'000'000}}) {
+    EXPECT_EQ(ParseByteSize(text), bytes) << text;
+  }
+  for (const char* text : {"", "256", "-1B", "+1B", " 1B", "1 MiB", "1mib", "1.5GiB", "x", "MiB",
+                           "9223372036854775807KiB", "99999999999999999999B"}) {
+    EXPECT_EQ(ParseByteSize(text), std::nullopt) << text;
+  }
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
 #include "proto/base/variables.h"
-#include "tests/unit/rpc/temp_dir.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::convtuned {
 namespace {
@@ -54,7 +54,7 @@ class FlagsTest : public testing::Test {
     return parsed.text;
   }
 
-  rpc::TempDir dir_;
+  TempDir dir_;
 };
 
 TEST_F(FlagsTest, DefaultsAreComplete) {

@@ -70,7 +70,7 @@ TEST(JsonLog, KeepsTextOfAnyScript) {
 TEST(TextLog, IsOneLineWithTheRequestId) {
   const rpc::services::ScopedRequestId scope("abc");
   const std::string line = Log(false, "two\nlines");
-  EXPECT_NE(line.find(" info two\\nlines request_id=abc\n"), std::string::npos) << line;
+  EXPECT_THAT(line, HasSubstr(" info two\\nlines request_id=abc\n"));
 }
 
 // Standard error is a pipe until it ends.
@@ -161,12 +161,12 @@ TEST(Log, NobodyWaitsForAReaderAndWhatIsLostIsSaid) {
   EXPECT_GT(lost.others, 50);
   EXPECT_GT(lost.audit, 0);
   const std::string text = piped.ReadTo(R"("lost":)");
-  EXPECT_NE(text.find(std::to_string(lost.audit + lost.others) + " lines of this log were lost"),
-            std::string::npos);
-  EXPECT_NE(text.find(R"("lost":)" + std::to_string(lost.audit)), std::string::npos);
+  EXPECT_THAT(text,
+              HasSubstr(std::to_string(lost.audit + lost.others) + " lines of this log were lost"));
+  EXPECT_THAT(text, HasSubstr(R"("lost":)" + std::to_string(lost.audit)));
   // There is a reader again: the line is written when Info returns.
   log::Info("after");
-  EXPECT_NE(piped.ReadTo("after").find("after"), std::string::npos);
+  EXPECT_THAT(piped.ReadTo("after"), HasSubstr("after"));
 }
 
 TEST_F(LostLinesTest, WhatIsLostWhileThatIsSaidIsSaidToo) {
@@ -195,7 +195,7 @@ TEST_F(LostLinesTest, TheEndWaitsForWhatIsSaidOfThem) {
   EXPECT_GT(piped_.Waiting(), 0);
   EXPECT_LT(piped_.Waiting(), kPage);
   reader.join();
-  EXPECT_NE(piped_.ReadTo("lost").find("lost"), std::string::npos);
+  EXPECT_THAT(piped_.ReadTo("lost"), HasSubstr("lost"));
 }
 
 TEST(Log, ALineMayBeLongerThanAllThatMayWait) {
@@ -206,7 +206,7 @@ TEST(Log, ALineMayBeLongerThanAllThatMayWait) {
     log::Info("$0end", std::string(2 << 20, 'x'));
     log::Info("after");
   });
-  EXPECT_NE(piped.ReadTo("after").find("xend"), std::string::npos);
+  EXPECT_THAT(piped.ReadTo("after"), HasSubstr("xend"));
   writer.join();
   EXPECT_EQ(log::LostLines().others, before);
 }

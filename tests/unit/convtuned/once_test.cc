@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "tests/unit/rpc/fake_tuner.h"
-#include "tests/unit/rpc/temp_dir.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::convtuned {
 namespace {
@@ -28,7 +28,7 @@ class OnceTest : public testing::Test {
     return RunOnce(&tuner_, flags, &signals_);
   }
 
-  rpc::TempDir dir_;
+  TempDir dir_;
   rpc::FakeTuner tuner_;
   StopSignals signals_;
 };

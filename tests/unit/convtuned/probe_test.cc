@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_replace.h"
-#include "tests/unit/rpc/temp_dir.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::convtuned {
 namespace {
@@ -57,7 +57,7 @@ class FakeWorker {
   std::string path() const { return dir_.path("worker"); }
 
  private:
-  rpc::TempDir dir_;
+  TempDir dir_;
 };
 
 TEST(ParseProbeLine, ReadsEveryField) {

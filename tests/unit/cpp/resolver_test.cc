@@ -53,7 +53,7 @@ TEST(ResolverTest, WrongOptionsAreAReasonAndNoException) {
     Resolver resolver(options);
     const auto results = resolver.Resolve({{"x"}}, milliseconds(60000));
     ASSERT_EQ(results.size(), 1U);
-    EXPECT_NE(results[0].message.find(":"), std::string::npos) << results[0].message;
+    EXPECT_THAT(results[0].message, HasSubstr(":"));
   }
 }
 
@@ -96,8 +96,8 @@ TEST(ResolverTest, WhereNobodySaidWhereTheDaemonIsTheReasonNamesWhereItWasLooked
   Resolver resolver(options);
   // Without time nobody is asked, so a daemon on the default socket is not either.
   const std::string why = resolver.Resolve({{"x"}}, milliseconds(0)).at(0).message;
-  EXPECT_NE(why.find("looked for "), std::string::npos) << why;
-  EXPECT_NE(why.find("/run/convtune/convtune.sock"), std::string::npos) << why;
+  EXPECT_THAT(why, HasSubstr("looked for "));
+  EXPECT_THAT(why, HasSubstr("/run/convtune/convtune.sock"));
 }
 
 TEST(ResolverTest, ARefreshThatFindsNothingChangesNothingAndStops) {

@@ -12,7 +12,7 @@
 #include "server/rpc/server.h"
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/rpc/fake_tuner.h"
-#include "tests/unit/rpc/temp_dir.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::rpc {
 

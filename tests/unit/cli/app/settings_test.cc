@@ -1,7 +1,7 @@
 #include "client/cli/app/settings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,25 +9,24 @@
 #include <optional>
 #include <sstream>
 
+#include "tests/unit/temp_dir.h"
+
 namespace convtune::cli::app {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
 class SettingsTest : public testing::Test {
  protected:
-  SettingsTest() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "convtune-settings-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    env_["XDG_CONFIG_HOME"] = folder_;
-  }
-  ~SettingsTest() override { std::filesystem::remove_all(folder_); }
+  SettingsTest() { env_["XDG_CONFIG_HOME"] = folder_.path(); }
 
   void WriteConfig(const std::string& text) {
-    std::filesystem::create_directories(folder_ + "/convtune");
-    std::ofstream(folder_ + "/convtune/config.toml") << text;
+    std::filesystem::create_directories(folder_.path("convtune"));
+    std::ofstream(folder_.path("convtune/config.toml")) << text;
   }
 
-  absl::StatusOr<Settings> Resolve() {
+  absl::StatusOr<Settings> TryToResolve() {
     std::istringstream in;
     std::ostringstream out;
     output::Io io{in,
@@ -43,81 +42,62 @@ class SettingsTest : public testing::Test {
                   }};
     return Settings::Resolve(flags_, io);
   }
+  Settings Resolve() {
+    const auto settings = TryToResolve();
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return settings.value_or(Settings());
+  }
+  std::string Error() { return std::string(TryToResolve().status().message()); }
 
-  std::string folder_;
+  TempDir folder_;
   std::map<std::string, std::string> env_;
   SettingFlags flags_;
 };
 
 TEST_F(SettingsTest, DefaultsAreASocketAndThirtySeconds) {
-  const auto settings = Resolve();
-  ASSERT_TRUE(settings.ok()) << settings.status();
-  EXPECT_TRUE(settings->client.address.unix_socket);
-  EXPECT_EQ(settings->client.timeout, absl::Seconds(30));
-  EXPECT_FALSE(settings->timeout.has_value());
+  const Settings settings = Resolve();
+  EXPECT_TRUE(settings.client.address.unix_socket);
+  EXPECT_EQ(settings.client.timeout, absl::Seconds(30));
+  EXPECT_FALSE(settings.timeout.has_value());
 }
 
-TEST_F(SettingsTest, TheFileBeatsDefaults) {
-  WriteConfig("address = \"unix:/from/file\"\ntimeout = \"5s\"\n");
-  const auto settings = Resolve();
-  ASSERT_TRUE(settings.ok()) << settings.status();
-  EXPECT_EQ(settings->client.address.ToText(), "unix:/from/file");
-  EXPECT_EQ(settings->client.timeout, absl::Seconds(5));
-}
-
-TEST_F(SettingsTest, TheEnvironmentBeatsTheFile) {
-  WriteConfig("address = \"unix:/from/file\"\nenvironment = \"file\"\n");
+TEST_F(SettingsTest, TheFileBeatsDefaultsTheEnvironmentTheFileAndFlagsTheEnvironment) {
+  WriteConfig("address = \"unix:/from/file\"\ntimeout = \"5s\"\nenvironment = \"file\"\n");
+  EXPECT_EQ(Resolve().client.address.ToText(), "unix:/from/file");
+  EXPECT_EQ(Resolve().client.timeout, absl::Seconds(5));
   env_["CONVTUNE_ADDRESS"] = "unix:/from/env";
-  const auto settings = Resolve();
-  ASSERT_TRUE(settings.ok()) << settings.status();
-  EXPECT_EQ(settings->client.address.ToText(), "unix:/from/env");
-  EXPECT_EQ(settings->environment, "file");
-}
-
-TEST_F(SettingsTest, FlagsBeatTheEnvironment) {
-  WriteConfig("address = \"unix:/from/file\"\n");
-  env_["CONVTUNE_ADDRESS"] = "unix:/from/env";
+  EXPECT_EQ(Resolve().client.address.ToText(), "unix:/from/env");
+  EXPECT_EQ(Resolve().environment, "file");
   flags_["address"] = "unix:/from/flag";
-  const auto settings = Resolve();
-  ASSERT_TRUE(settings.ok()) << settings.status();
-  EXPECT_EQ(settings->client.address.ToText(), "unix:/from/flag");
+  EXPECT_EQ(Resolve().client.address.ToText(), "unix:/from/flag");
 }
 
 TEST_F(SettingsTest, AnEmptyVariableIsNotSet) {
   WriteConfig("environment = \"file\"\n");
   env_["CONVTUNE_ENVIRONMENT"] = "";
-  EXPECT_EQ(Resolve()->environment, "file");
+  EXPECT_EQ(Resolve().environment, "file");
 }
 
 TEST_F(SettingsTest, TheConfigFlagNamesAnotherFile) {
   WriteConfig("environment = \"default\"\n");
-  std::ofstream(folder_ + "/other.toml") << "environment = \"other\"\n";
-  flags_["config"] = folder_ + "/other.toml";
-  EXPECT_EQ(Resolve()->environment, "other");
+  std::ofstream(folder_.path("other.toml")) << "environment = \"other\"\n";
+  flags_["config"] = folder_.path("other.toml");
+  EXPECT_EQ(Resolve().environment, "other");
 }
 
 TEST_F(SettingsTest, AnUnknownSettingIsRefusedByName) {
   WriteConfig("adress = \"unix:/x\"\n");
-  const auto settings = Resolve();
-  ASSERT_FALSE(settings.ok());
-  EXPECT_NE(settings.status().message().find("adress"), std::string::npos);
+  EXPECT_THAT(Error(), HasSubstr("adress"));
 }
 
 TEST_F(SettingsTest, AFileHasNoSections) {
   WriteConfig("[daemon]\naddress = \"unix:/x\"\n");
-  const auto settings = Resolve();
-  ASSERT_FALSE(settings.ok());
-  EXPECT_NE(settings.status().message().find("there are no sections, such as [daemon]"),
-            std::string::npos)
-      << settings.status();
+  EXPECT_THAT(Error(), HasSubstr("there are no sections, such as [daemon]"));
 }
 
 TEST_F(SettingsTest, ABadValueSaysWhereItWasSet) {
   env_["CONVTUNE_TIMEOUT"] = "soon";
-  const auto settings = Resolve();
-  ASSERT_FALSE(settings.ok());
-  EXPECT_EQ(std::string(settings.status().message()).rfind("CONVTUNE_TIMEOUT: must be", 0), 0U)
-      << settings.status();
+  EXPECT_THAT(Error(), StartsWith("CONVTUNE_TIMEOUT: must be"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "client/cli/calls/answers.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,8 @@
 
 namespace convtune::cli::calls {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(ShortProblemTest, LeavesOutWhatIsReadAnyway) {
   EXPECT_EQ(
@@ -52,10 +55,8 @@ TEST(AnswerTableTest, AMissShowsItsJobAndItsHint) {
            {"from a newer daemon", "nvidia-h200"}}) {
     miss->mutable_hint()->set_environment_text(environment);
     const std::string out = TableText(row);
-    EXPECT_NE(
-        out.find(absl::StrCat("not found; queued as jobs/7; hint from ", source, ": graph:eng9")),
-        std::string::npos)
-        << out;
+    EXPECT_THAT(out, HasSubstr(absl::StrCat("not found; queued as jobs/7; hint from ", source,
+                                            ": graph:eng9")));
   }
 }
 
@@ -63,7 +64,7 @@ TEST(AnswerTableTest, APinIsShown) {
   AnswerRow row;
   row.result.mutable_answer()->set_evidence(v1::EVIDENCE_MEASURED);
   row.result.mutable_answer()->set_pinned(true);
-  EXPECT_NE(TableText(row).find("measured, pinned"), std::string::npos);
+  EXPECT_THAT(TableText(row), HasSubstr("measured, pinned"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Look-ups: exit codes, precedence, and what is printed.
 #include "client/cli/calls/answers.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <google/rpc/error_details.pb.h>
@@ -11,12 +12,16 @@
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::calls {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 google::protobuf::Struct ParseJson(const std::string& text) {
   google::protobuf::Struct document;
@@ -24,15 +29,12 @@ google::protobuf::Struct ParseJson(const std::string& text) {
   return document;
 }
 
-class BatchTest : public testing::Test {
+class BatchTest : public DaemonTest {
  protected:
   RunResult Get(std::vector<std::string> arguments, const std::string& in = "") {
     arguments.insert(arguments.begin(), "get");
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return RunProgram(arguments, {.in = in});
+    return Run(arguments, {.in = in});
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(BatchTest, AHitEndsWithZero) {
@@ -45,8 +47,8 @@ TEST_F(BatchTest, AMissEndsWithThree) {
   daemon_.misses["x=1x16x"] = v1::MISS_REASON_NOT_FOUND;
   const RunResult result = Get({ProblemText(8), ProblemText(16)});
   EXPECT_EQ(result.code, 3);
-  EXPECT_NE(result.out.find("not found"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("graph:eng34"), std::string::npos) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("not found"));
+  EXPECT_THAT(result.out, HasSubstr("graph:eng34"));
 }
 
 TEST_F(BatchTest, AFailedTuningComesBeforeAMiss) {
@@ -60,24 +62,24 @@ TEST_F(BatchTest, AnInvalidRowComesBeforeFailuresAndTheOthersAreDone) {
   const RunResult result =
       Get({"--file", "-"}, ProblemText(8) + "\nnonsense\n" + ProblemText(32) + "\n");
   EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("stdin:2"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stdin:2"));
   EXPECT_EQ(daemon_.last_get().problems_size(), 2);
-  EXPECT_NE(result.out.find("x=1x8x8x8"), std::string::npos) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("x=1x8x8x8"));
 }
 
 TEST_F(BatchTest, NoDaemonComesBeforeAllElse) {
   const RunResult result =
       RunProgram({"get", ProblemText(8), "nonsense", "--address", "unix:/nonexistent/socket"});
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.err.find("unix:/nonexistent/socket"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("convtuned"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("unix:/nonexistent/socket"));
+  EXPECT_THAT(result.err, HasSubstr("convtuned"));
 }
 
 TEST_F(BatchTest, ADaemonThatStopsEndsWithFour) {
   daemon_.error = {grpc::StatusCode::UNAVAILABLE, "draining"};
   const RunResult result = Get({ProblemText(8)});
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.err.find("start a daemon with"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("start a daemon with"));
 }
 
 TEST_F(BatchTest, WhoMayNotUseTheSocketIsNotToldToStartADaemon) {
@@ -87,9 +89,9 @@ TEST_F(BatchTest, WhoMayNotUseTheSocketIsNotToldToStartADaemon) {
   const RunResult result = Get({ProblemText(8)});
   ASSERT_EQ(seteuid(root ? 0 : geteuid()), 0);
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.err.find("Permission denied: "), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("group"), std::string::npos) << result.err;
-  EXPECT_EQ(result.err.find("start a daemon with"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("Permission denied: "));
+  EXPECT_THAT(result.err, HasSubstr("group"));
+  EXPECT_THAT(result.err, Not(HasSubstr("start a daemon with")));
 }
 
 TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {
@@ -100,24 +102,23 @@ TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {
   daemon_.error = {grpc::StatusCode::UNAVAILABLE, "the GPU is lost", details.SerializeAsString()};
   const RunResult result = Get({ProblemText(8)});
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.err.find("cannot do this now: the GPU is lost"), std::string::npos)
-      << result.err;
-  EXPECT_EQ(result.err.find("start a daemon with"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cannot do this now: the GPU is lost"));
+  EXPECT_THAT(result.err, Not(HasSubstr("start a daemon with")));
 }
 
 TEST_F(BatchTest, OtherErrorsEndWithOne) {
   daemon_.error = {grpc::StatusCode::FAILED_PRECONDITION, "there are several environments"};
   const RunResult result = Get({ProblemText(8)});
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.err.find("several environments"), std::string::npos);
+  EXPECT_THAT(result.err, HasSubstr("several environments"));
 }
 
 TEST_F(BatchTest, FieldsOfAnErrorAreSaidOneByOne) {
   daemon_.error = BadRequest({{"environment", "must be known"}, {"constraints.api", "must be"}});
   const RunResult result = Get({ProblemText(8)});
   EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("error: environment: must be known\n"), std::string::npos);
-  EXPECT_NE(result.err.find("error: constraints.api: must be\n"), std::string::npos);
+  EXPECT_THAT(result.err, HasSubstr("error: environment: must be known\n"));
+  EXPECT_THAT(result.err, HasSubstr("error: constraints.api: must be\n"));
 }
 
 TEST_F(BatchTest, RowsThatTheDaemonRefusesAreNamedAndTheOthersAreAskedAgain) {
@@ -125,10 +126,8 @@ TEST_F(BatchTest, RowsThatTheDaemonRefusesAreNamedAndTheOthersAreAskedAgain) {
   const RunResult result =
       Get({"--file", "-"}, ProblemText(8) + "\n" + ProblemText(16) + "\n" + ProblemText(32));
   EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("stdin:2: problems[1].text: must be one that is served"),
-            std::string::npos)
-      << result.err;
-  EXPECT_NE(result.out.find("x=1x32x"), std::string::npos) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("stdin:2: problems[1].text: must be one that is served"));
+  EXPECT_THAT(result.out, HasSubstr("x=1x32x"));
 }
 
 TEST_F(BatchTest, TableGolden) {
@@ -166,12 +165,11 @@ TEST_F(BatchTest, JsonHoldsEveryRow) {
 TEST_F(BatchTest, CsvHasAHeadingAndOneLineForEachRow) {
   daemon_.misses["x=1x16x"] = v1::MISS_REASON_NOT_FOUND;
   const std::string out = Get({ProblemText(8), ProblemText(16), "--csv"}).out;
-  EXPECT_EQ(out.rfind("row,problem,outcome,winner,evidence,", 0), 0U) << out;
-  EXPECT_NE(out.find(",answer,\"graph:eng34,k2=5\",measured,local,false,12.5,12.4,12.6,1048576,"
-                     "true,41,30,\"graph:eng34,k2=5;graph:eng1\",true,nvidia-h200,v1:0123,"),
-            std::string::npos)
-      << out;
-  EXPECT_NE(out.find(",miss,,,"), std::string::npos) << out;
+  EXPECT_THAT(out, StartsWith("row,problem,outcome,winner,evidence,"));
+  EXPECT_THAT(out,
+              HasSubstr(",answer,\"graph:eng34,k2=5\",measured,local,false,12.5,12.4,12.6,1048576,"
+                        "true,41,30,\"graph:eng34,k2=5;graph:eng1\",true,nvidia-h200,v1:0123,"));
+  EXPECT_THAT(out, HasSubstr(",miss,,,"));
 }
 
 TEST_F(BatchTest, OptionsReachTheDaemon) {
@@ -215,26 +213,10 @@ TEST_F(BatchTest, OptionsReachTheDaemon) {
   EXPECT_EQ(request.environment(), "profile:nvidia-h200");
 }
 
-TEST_F(BatchTest, ASizeHasAUnit) {
-  for (const auto& [text, bytes] : std::map<std::string, int64_t>{{"0", 0},
-                                                                  {"7B", 7},
-                                                                  {"2KiB", 2048},
-                                                                  {"64MiB", 64 << 20},
-                                                                  {"3GiB", int64_t{3} << 30},
-                                                                  {"2KB", 2000},
-                                                                  {"5MB", 5'000'000},
-                                                                  {"1GB", 1'000'000'000}}) {
-    const RunResult result = Get({ProblemText(8), "--max-workspace", text});
-    EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_EQ(daemon_.last_get().constraints().max_workspace_bytes(), bytes) << text;
-  }
-}
-
 TEST_F(BatchTest, OverridesChangeEveryProblem) {
   Get({ProblemText(8), "--op", "bwd_data", "--dtype", "f32", "--layout", "nchw", "--batch", "4"});
   const std::string text = daemon_.last_get().problems(0).text();
-  EXPECT_EQ(text.rfind("bwd_data,x=4x8x8x8,", 0), 0U) << text;
-  EXPECT_NE(text.find(",nchw,f32"), std::string::npos) << text;
+  EXPECT_THAT(text, AllOf(StartsWith("bwd_data,x=4x8x8x8,"), HasSubstr(",nchw,f32")));
 }
 
 TEST_F(BatchTest, SeveralFilesAreReadInOrder) {
@@ -243,8 +225,8 @@ TEST_F(BatchTest, SeveralFilesAreReadInOrder) {
   Get({"--file", daemon_.folder() + "/a.txt", "--file", daemon_.folder() + "/b.txt",
        ProblemText(32)});
   ASSERT_EQ(daemon_.last_get().problems_size(), 3);
-  EXPECT_NE(daemon_.last_get().problems(1).text().find("x=1x8x"), std::string::npos);
-  EXPECT_NE(daemon_.last_get().problems(2).text().find("x=1x16x"), std::string::npos);
+  EXPECT_THAT(daemon_.last_get().problems(1).text(), HasSubstr("x=1x8x"));
+  EXPECT_THAT(daemon_.last_get().problems(2).text(), HasSubstr("x=1x16x"));
 }
 
 TEST_F(BatchTest, MoreThanTenThousandProblemsAreSplit) {

@@ -8,6 +8,9 @@
 namespace convtune::cli::commands {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 ConvProblem Problem(const std::string& text) { return ConvProblem::Parse(text).value(); }
 
 // A row that takes `us`.
@@ -39,7 +42,7 @@ TEST(MakeRowsTest, RefusesStridesOfItsOwn) {
   const auto rows = advise::MakeRows(
       Problem("fwd,x=2x8x4x4,w=8x8x1x1,xstrides=256x16x4x1,wstrides=8x1x1x1,ystrides=128x16x4x1"),
       {}, {});
-  EXPECT_THAT(std::string(rows.status().message()), testing::HasSubstr("nchw or nhwc"));
+  EXPECT_THAT(std::string(rows.status().message()), HasSubstr("nchw or nhwc"));
 }
 
 TEST(AdviceRowTest, ComparesTimePerImage) {
@@ -154,10 +157,9 @@ TEST(ConcludeTest, ANarrowerTypeComesWithItsError) {
             "The most per image: batch 8, nchw, bf16, 2.00 times as fast as asked for. Its type is "
             "narrower: the numerical error is 4.0e-03, as asked for 1.0e-04.");
   const advise::AdviceRow unknown = Row("bf16", false, 50, v1::EVIDENCE_MEASURED, 0);
-  EXPECT_THAT(advise::Conclude({asked, unknown}),
-              testing::HasSubstr("numerical error is not known"));
+  EXPECT_THAT(advise::Conclude({asked, unknown}), HasSubstr("numerical error is not known"));
   const advise::AdviceRow same = Row("f32,nhwc", false, 50, v1::EVIDENCE_MEASURED, 1e-4);
-  EXPECT_THAT(advise::Conclude({asked, same}), testing::Not(testing::HasSubstr("narrower")));
+  EXPECT_THAT(advise::Conclude({asked, same}), Not(HasSubstr("narrower")));
 }
 
 TEST(ConcludeTest, LittleEvidenceIsNotRecommended) {
@@ -168,88 +170,33 @@ TEST(ConcludeTest, LittleEvidenceIsNotRecommended) {
             "only: batch 8, nchw, f16.");
   const advise::AdviceRow weakly_asked = Row("f32", true, 100, v1::EVIDENCE_INCOMPLETE, 0);
   EXPECT_THAT(advise::Conclude({weakly_asked, weak}),
-              testing::HasSubstr("No recommendation: its evidence is incomplete only."));
+              HasSubstr("No recommendation: its evidence is incomplete only."));
   const advise::AdviceRow strong = Row("f32,nhwc", false, 50, v1::EVIDENCE_MEASURED, 0);
   EXPECT_THAT(advise::Conclude({weakly_asked, strong}),
-              testing::HasSubstr("what was asked for has incomplete evidence only."));
+              HasSubstr("what was asked for has incomplete evidence only."));
 }
 
-TEST(AdviseCommandTest, ShowsVariantsSideBySide) {
-  FakeDaemon daemon;
-  v1::TuningJob job;
-  job.set_name("jobs/1");
-  job.set_state(v1::JOB_STATE_SUCCEEDED);
-  job.set_persisted(true);
-  daemon.states = {job};
-  const RunResult result = RunProgram({"advise", ProblemText(8), "--dtypes", "f32,f16", "--batches",
-                                       "8,32", "--address", daemon.address()});
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.out.find("SPEED-UP"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("BOUND"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("no tf32"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos) << result.out;
-}
+class AdviseCommandTest : public DaemonTest {};
 
-TEST(AdviseCommandTest, WhatWasNotTimedIsEmptyInCsv) {
-  FakeDaemon daemon;
-  daemon.misses["f16"] = v1::MISS_REASON_NOT_FOUND;
-  v1::TuningJob job;
-  job.set_name("jobs/1");
-  job.set_state(v1::JOB_STATE_SUCCEEDED);
-  daemon.states = {job};
-  const RunResult result = RunProgram(
-      {"advise", ProblemText(8), "--dtypes", "f16", "--csv", "--address", daemon.address()});
-  EXPECT_NE(result.out.find("nhwc,f16,,,,,,-,,,miss: not found,,"), std::string::npos)
-      << result.out;
-}
-
-TEST(AdviseCommandTest, AVariantThatTheDaemonRefusesDoesNotLookLikeNoDaemon) {
-  FakeDaemon daemon;
-  daemon.refused = "f16";
-  v1::TuningJob job;
-  job.set_name("jobs/1");
-  job.set_state(v1::JOB_STATE_SUCCEEDED);
-  daemon.states = {job};
+TEST_F(AdviseCommandTest, ShowsVariantsSideBySide) {
   const RunResult result =
-      RunProgram({"advise", ProblemText(8), "--dtypes", "f16", "--address", daemon.address()});
+      Run({"advise", ProblemText(8), "--dtypes", "f32,f16", "--batches", "8,32"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* shown : {"SPEED-UP", "BOUND", "no tf32", "graph:eng34,k2=5"}) {
+    EXPECT_THAT(result.out, HasSubstr(shown));
+  }
+}
+
+TEST_F(AdviseCommandTest, WhatWasNotTimedIsEmptyInCsv) {
+  daemon_.misses["f16"] = v1::MISS_REASON_NOT_FOUND;
+  EXPECT_THAT(Run({"advise", ProblemText(8), "--dtypes", "f16", "--csv"}).out,
+              HasSubstr("nhwc,f16,,,,,,-,,,miss: not found,,"));
+}
+
+TEST_F(AdviseCommandTest, AVariantThatTheDaemonRefusesDoesNotLookLikeNoDaemon) {
+  daemon_.refused = "f16";
+  const RunResult result = Run({"advise", ProblemText(8), "--dtypes", "f16"});
   EXPECT_EQ(result.code, 2) << result.err;
-}
-
-TEST(AdviseCommandTest, WhatATuningMayCostReachesTheDaemon) {
-  FakeDaemon daemon;
-  v1::TuningJob job;
-  job.set_name("jobs/1");
-  job.set_state(v1::JOB_STATE_SUCCEEDED);
-  job.set_persisted(true);
-  daemon.states = {job};
-  const RunResult result =
-      RunProgram({"advise", ProblemText(8), "--budget", "2s", "--memory-budget", "2GiB",
-                  "--wait-idle", "5m", "--address", daemon.address()});
-  EXPECT_EQ(result.code, 0) << result.err;
-  const v1::TuningOptions options = daemon.last_create().options();
-  EXPECT_EQ(options.time_budget().seconds(), 2);
-  EXPECT_EQ(options.memory_budget_bytes(), int64_t{2} << 30);
-  EXPECT_EQ(options.wait_idle().seconds(), 300);
-}
-
-TEST(AdviseCommandTest, NamesABadWait) {
-  const RunResult result = RunProgram({"advise", ProblemText(8), "--wait-idle", "2h"});
-  EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("--wait-idle: must be at most 1h"), std::string::npos) << result.err;
-}
-
-TEST(AdviseCommandTest, NamesABadType) {
-  const RunResult result = RunProgram({"advise", ProblemText(8), "--dtypes", "f17"});
-  EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("--dtypes: f17 not in {f64,f32,f16,bf16,i8,e4m3,e5m2}"),
-            std::string::npos)
-      << result.err;
-}
-
-TEST(AdviseCommandTest, NamesABadBatch) {
-  const RunResult result = RunProgram({"advise", ProblemText(8), "--batches", "8,0"});
-  EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("--batches"), std::string::npos) << result.err;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "client/cli/commands/doctor/findings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/cli/fake_daemon.h"
@@ -7,43 +8,54 @@
 namespace convtune::cli::commands {
 namespace {
 
-RunResult Doctor(const FakeDaemon& daemon) {
-  return RunProgram({"doctor", "--address", daemon.address()});
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Of a daemon of version 0.1.0 with nothing to find.
+v1::ServerInfo SoundServer() {
+  v1::ServerInfo server;
+  server.set_writable(true);
+  server.set_version("0.1.0");
+  return server;
 }
 
-TEST(DoctorTest, ASoundDaemonEndsWithZero) {
-  FakeDaemon daemon;
-  const RunResult result = Doctor(daemon);
+std::vector<app::Finding> Examine(const v1::ServerInfo& server) {
+  return doctor::ExamineServer(server, "0.1.0");
+}
+
+class DoctorTest : public DaemonTest {};
+
+TEST_F(DoctorTest, ASoundDaemonEndsWithZero) {
+  const RunResult result = Run({"doctor"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_EQ(result.out.find("problem"), std::string::npos) << result.out;
+  EXPECT_THAT(result.out, Not(HasSubstr("problem")));
 }
 
-TEST(DoctorTest, NoDaemonEndsWithFour) {
+TEST(FindingsTest, NoDaemonEndsWithFour) {
   const RunResult result = RunProgram({"doctor", "--address", "unix:/nonexistent/socket"});
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.out.find("convtuned"), std::string::npos);
+  EXPECT_THAT(result.out, HasSubstr("convtuned"));
 }
 
-TEST(DoctorTest, AReportNamesNobodyAndNoPlace) {
-  FakeDaemon daemon;
-  daemon.info.set_state_dir("/home/carla/my models/convtune");
-  daemon.info.set_metrics_url("http://build7.example.com:9464/metrics");
-  daemon.info.set_metrics_state(v1::METRICS_STATE_ON);
-  daemon.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);
-  daemon.devices.mutable_devices(0)->set_reason(
+TEST_F(DoctorTest, AReportNamesNobodyAndNoPlace) {
+  daemon_.info.set_state_dir("/home/carla/my models/convtune");
+  daemon_.info.set_metrics_url("http://build7.example.com:9464/metrics");
+  daemon_.info.set_metrics_state(v1::METRICS_STATE_ON);
+  daemon_.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);
+  daemon_.devices.mutable_devices(0)->set_reason(
       "GPU-6ac0e1f2-aaaa: '/opt/secret/lib.so.9': no answer from 10.1.2.3:443 or [fe80::1]:80");
-  daemon.environments.mutable_environments(0)->set_text("nvidia-h200,cc=9.0,cudnn=9.19.0");
-  const std::string report = RunProgram({"doctor", "--report", "--address", daemon.address()}).out;
+  daemon_.environments.mutable_environments(0)->set_text("nvidia-h200,cc=9.0,cudnn=9.19.0");
+  const std::string report = Run({"doctor", "--report"}).out;
   for (const char* secret : {"carla", "models", "example", "9464", "6ac0e1f2", "secret", "10.1.2.3",
-                             "fe80", "convtune-cli-"}) {
-    EXPECT_EQ(report.find(secret), std::string::npos) << secret << " in:\n" << report;
+                             "fe80", daemon_.folder().c_str()}) {
+    EXPECT_THAT(report, Not(HasSubstr(secret))) << secret << " in:\n" << report;
   }
   for (const char* kept : {", glibc ", "Linux ", "cudnn=9.19.0", "gpu:0 cannot be used: UUID: "}) {
-    EXPECT_NE(report.find(kept), std::string::npos) << kept << " not in:\n" << report;
+    EXPECT_THAT(report, HasSubstr(kept)) << kept << " not in:\n" << report;
   }
 }
 
-TEST(DoctorTest, RedactionKeepsVersionsTimesAndWords) {
+TEST(FindingsTest, RedactionKeepsVersionsTimesAndWords) {
   EXPECT_EQ(
       doctor::Redact("root of box-7 at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0",
                      {"root", "box-7", ""}),
@@ -51,7 +63,7 @@ TEST(DoctorTest, RedactionKeepsVersionsTimesAndWords) {
   EXPECT_EQ(doctor::Redact("localhost:9464 unix:/run/x /a b/c", {"/a b"}), "ADDRESS ADDRESS PATH");
 }
 
-TEST(DoctorTest, RedactionTakesAPathWithAllOfItsFolders) {
+TEST(FindingsTest, RedactionTakesAPathWithAllOfItsFolders) {
   const std::string state = "/home/carla/my models/convtune";
   EXPECT_EQ(doctor::Redact("state " + state + "/tunings.db: full", {"/home/carla", state}),
             "state PATH: full");
@@ -59,7 +71,7 @@ TEST(DoctorTest, RedactionTakesAPathWithAllOfItsFolders) {
   EXPECT_EQ(doctor::Redact("from /home/alice/models", {"/home/al"}), "from PATH");
 }
 
-TEST(DoctorTest, RedactionKnowsHostsWithoutPorts) {
+TEST(FindingsTest, RedactionKnowsHostsWithoutPorts) {
   EXPECT_EQ(doctor::Redact("name=gpu7.corp.example, gpu7: gpu70", {"gpu7.corp.example:7411"}),
             "name=NAME, NAME: gpu70");
   EXPECT_EQ(
@@ -70,16 +82,15 @@ TEST(DoctorTest, RedactionKnowsHostsWithoutPorts) {
   EXPECT_EQ(doctor::Redact("a : b", {""}), "a : b");
 }
 
-TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {
-  FakeDaemon daemon;
-  daemon.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);
-  daemon.devices.mutable_devices(0)->set_reason("no libcudnn.so.9");
-  const RunResult result = Doctor(daemon);
+TEST_F(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {
+  daemon_.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);
+  daemon_.devices.mutable_devices(0)->set_reason("no libcudnn.so.9");
+  const RunResult result = Run({"doctor"});
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.out.find("gpu:0 cannot be used: no libcudnn.so.9"), std::string::npos);
+  EXPECT_THAT(result.out, HasSubstr("gpu:0 cannot be used: no libcudnn.so.9"));
 }
 
-TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
+TEST(FindingsTest, ASelfCheckThatFailedSaysWhatFollows) {
   v1::ListDevicesResponse devices;
   v1::Device* device = devices.add_devices();
   device->set_name("gpu:0");
@@ -106,7 +117,7 @@ TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
             "length");
 }
 
-TEST(DoctorTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
+TEST(FindingsTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
   v1::ListDevicesResponse devices;
   devices.add_devices()->set_name("gpu:0");
   devices.mutable_devices(0)->set_unblocked("launches, after eng1, eng2, eng3 gave up");
@@ -117,64 +128,55 @@ TEST(DoctorTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
             "eng3 gave up: its GPU times contain the time of launching");
 }
 
-TEST(DoctorTest, ADiskThatRefusesEndsWithOne) {
-  FakeDaemon daemon;
-  daemon.info.set_writable(false);
-  EXPECT_EQ(Doctor(daemon).code, 1);
+TEST_F(DoctorTest, ADiskThatRefusesEndsWithOne) {
+  daemon_.info.set_writable(false);
+  EXPECT_EQ(Run({"doctor"}).code, 1);
 }
 
-TEST(DoctorTest, ADaemonThatIsNotReadyEndsWithOne) {
-  FakeDaemon daemon;
-  daemon.SetReady(false);
-  EXPECT_EQ(Doctor(daemon).code, 1);
+TEST_F(DoctorTest, ADaemonThatIsNotReadyEndsWithOne) {
+  daemon_.SetReady(false);
+  EXPECT_EQ(Run({"doctor"}).code, 1);
 }
 
-TEST(DoctorTest, AnotherMinorVersionIsNoProblem) {
-  v1::ServerInfo server;
-  server.set_writable(true);
+TEST(FindingsTest, AnotherMinorVersionIsNoProblem) {
+  v1::ServerInfo server = SoundServer();
   server.set_version("0.9.0");
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0")[0].severity, app::Severity::kNotice);
+  EXPECT_EQ(Examine(server)[0].severity, app::Severity::kNotice);
   server.set_version("1.0.0");
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0")[0].severity, app::Severity::kProblem);
+  EXPECT_EQ(Examine(server)[0].severity, app::Severity::kProblem);
 }
 
-TEST(DoctorTest, AScheduleWhoseBackupsFailIsAProblem) {
-  v1::ServerInfo server;
-  server.set_writable(true);
-  server.set_version("0.1.0");
-  const size_t without = doctor::ExamineServer(server, "0.1.0").size();
+TEST(FindingsTest, AScheduleWhoseBackupsFailIsAProblem) {
+  v1::ServerInfo server = SoundServer();
+  const size_t without = Examine(server).size();
   server.mutable_backups()->set_folder("/backup");
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").size(), without);
+  EXPECT_EQ(Examine(server).size(), without);
   server.mutable_backups()->mutable_interval()->set_seconds(3600);
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().what,
-            "there is no backup yet, one is due every 1h, in /backup");
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().severity, app::Severity::kNotice);
+  EXPECT_EQ(Examine(server).back().what, "there is no backup yet, one is due every 1h, in /backup");
+  EXPECT_EQ(Examine(server).back().severity, app::Severity::kNotice);
   server.mutable_backups()->mutable_newest_time()->set_seconds(1'767'225'600);
   server.mutable_backups()->set_error("the disk is full");
-  const app::Finding finding = doctor::ExamineServer(server, "0.1.0").back();
+  const app::Finding finding = Examine(server).back();
   EXPECT_EQ(finding.severity, app::Severity::kProblem);
   EXPECT_EQ(finding.what,
             "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the disk is "
             "full");
 }
 
-TEST(DoctorTest, WhetherThereAreMetricsIsSaid) {
-  v1::ServerInfo server;
-  server.set_writable(true);
-  server.set_version("0.1.0");
-  const size_t without = doctor::ExamineServer(server, "0.1.0").size();
+TEST(FindingsTest, WhetherThereAreMetricsIsSaid) {
+  v1::ServerInfo server = SoundServer();
+  const size_t without = Examine(server).size();
   server.set_metrics_state(v1::METRICS_STATE_ON);
   server.set_metrics_url("http://127.0.0.1:9464/metrics");
-  ASSERT_EQ(doctor::ExamineServer(server, "0.1.0").size(), without + 1);
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().what,
-            "metrics at http://127.0.0.1:9464/metrics");
+  ASSERT_EQ(Examine(server).size(), without + 1);
+  EXPECT_EQ(Examine(server).back().what, "metrics at http://127.0.0.1:9464/metrics");
   server.set_metrics_state(v1::METRICS_STATE_OFF);
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().severity, app::Severity::kFine);
+  EXPECT_EQ(Examine(server).back().severity, app::Severity::kFine);
   server.set_metrics_state(v1::METRICS_STATE_NOT_BUILT);
-  EXPECT_EQ(doctor::ExamineServer(server, "0.1.0").back().severity, app::Severity::kNotice);
+  EXPECT_EQ(Examine(server).back().severity, app::Severity::kNotice);
 }
 
-TEST(DoctorTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
+TEST(FindingsTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
   v1::ListEnvironmentsResponse environments;
   auto* old = environments.add_environments();
   old->set_text("nvidia-h200,cudnn=9.1.0");
@@ -184,7 +186,7 @@ TEST(DoctorTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
   EXPECT_EQ(findings[0].severity, app::Severity::kNotice);
 }
 
-TEST(DoctorTest, SeveralEnvironmentsAreNoticed) {
+TEST(FindingsTest, SeveralEnvironmentsAreNoticed) {
   v1::ListEnvironmentsResponse environments;
   for (const char* name : {"a", "b"}) {
     auto* environment = environments.add_environments();
@@ -193,25 +195,25 @@ TEST(DoctorTest, SeveralEnvironmentsAreNoticed) {
   }
   const auto findings = doctor::ExamineEnvironments(environments);
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_NE(findings[0].advice.find("--environment"), std::string::npos);
+  EXPECT_THAT(findings[0].advice, HasSubstr("--environment"));
 }
 
-TEST(DoctorTest, AFileThatIsNoSocketIsAProblem) {
+TEST(FindingsTest, AFileThatIsNoSocketIsAProblem) {
   const auto findings = app::ExamineAddress({.unix_socket = true, .target = "/dev/null"}, {});
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].severity, app::Severity::kProblem);
 }
 
-TEST(DoctorTest, ASnapshotThatCannotBeWrittenIsAProblem) {
+TEST(FindingsTest, ASnapshotThatCannotBeWrittenIsAProblem) {
   v1::Publication publication;
   publication.set_folder("/state/snapshot");
   EXPECT_EQ(doctor::ExaminePublication(publication)[0].severity, app::Severity::kFine);
   publication.set_error("disk full");
   EXPECT_EQ(doctor::ExaminePublication(publication)[0].severity, app::Severity::kProblem);
-  EXPECT_NE(doctor::ExaminePublication(publication)[0].what.find("disk full"), std::string::npos);
+  EXPECT_THAT(doctor::ExaminePublication(publication)[0].what, HasSubstr("disk full"));
 }
 
-TEST(DoctorTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
+TEST(FindingsTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
   v1::Publication publication;
   publication.set_publish_evidence(v1::EVIDENCE_OBSERVED);
   publication.set_below_evidence_count(1);
@@ -223,10 +225,10 @@ TEST(DoctorTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
   EXPECT_EQ(findings[1].what,
             "1 problem is not published: evidence below observed (--publish-evidence)");
   EXPECT_EQ(findings[2].severity, app::Severity::kNotice);
-  EXPECT_EQ(findings[2].what.find("3 of 5 problems that programs want"), 0U);
+  EXPECT_THAT(findings[2].what, testing::StartsWith("3 of 5 problems that programs want"));
 }
 
-TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
+TEST(FindingsTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
   v1::Publication publication;
   publication.set_waiting_changes(3);
   publication.set_socket_error("path too long");
@@ -239,7 +241,7 @@ TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
   EXPECT_EQ(findings[1].what, "3 changed portfolios wait for a promotion");
 }
 
-TEST(DoctorTest, AShorterFolderIsAdvisedWhereItsLengthIsTheCause) {
+TEST(FindingsTest, AShorterFolderIsAdvisedWhereItsLengthIsTheCause) {
   v1::Publication publication;
   publication.set_socket_error("it could not be made");
   const auto advice = [&publication](size_t length) {
@@ -251,7 +253,7 @@ TEST(DoctorTest, AShorterFolderIsAdvisedWhereItsLengthIsTheCause) {
             "start convtuned with a shorter --state-dir; programs are served all the same");
 }
 
-TEST(DoctorTest, WhatTheDaemonDoesWithoutIsSaidWithTheReason) {
+TEST(FindingsTest, WhatTheDaemonDoesWithoutIsSaidWithTheReason) {
   v1::ListDevicesResponse devices;
   devices.add_left_out("nvidia-h200.json: /bin/true --probe said nothing");
   const std::vector<app::Finding> findings = doctor::ExamineDevices(devices);

@@ -1,11 +1,15 @@
 #include "client/cli/commands/explain/explain.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_join.h"
 
 namespace convtune::cli::commands {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 v1::Candidate Timed(const std::string& text, double median, double spread, int64_t workspace) {
   v1::Candidate candidate;
@@ -33,15 +37,15 @@ std::string Explain(const v1::Candidate& winner, const std::vector<v1::Candidate
 TEST(ExplainWinnerTest, TheFastestIsComparedWithTheNext) {
   const v1::Candidate a = Timed("a", 10, 0.1, 0);
   const v1::Candidate b = Timed("b", 12, 0.1, 0);
-  EXPECT_NE(Explain(a, {a, b}).find("10.0 us, 20.0% ahead of b (12.0 us)"), std::string::npos);
+  EXPECT_THAT(Explain(a, {a, b}), HasSubstr("10.0 us, 20.0% ahead of b (12.0 us)"));
 }
 
 TEST(ExplainWinnerTest, ATieNamesWhatDecided) {
   const v1::Candidate a = Timed("a", 10, 1, 1 << 20);
   const v1::Candidate b = Timed("b", 10.5, 1, 0);
   const std::string words = Explain(b, {a, b});
-  EXPECT_NE(words.find("ties with a"), std::string::npos) << words;
-  EXPECT_NE(words.find("less workspace (0 against 1 MiB)"), std::string::npos) << words;
+  EXPECT_THAT(words, HasSubstr("ties with a"));
+  EXPECT_THAT(words, HasSubstr("less workspace (0 against 1 MiB)"));
 }
 
 TEST(ExplainWinnerTest, ATieNamesTheHostsTimeFirst) {
@@ -50,16 +54,14 @@ TEST(ExplainWinnerTest, ATieNamesTheHostsTimeFirst) {
   a.set_host_us(9);
   b.set_host_us(6);
   const std::string words = Explain(b, {a, b});
-  EXPECT_NE(words.find("launching it takes the host less time (6.0 us against 9.0 us)"),
-            std::string::npos)
-      << words;
+  EXPECT_THAT(words, HasSubstr("launching it takes the host less time (6.0 us against 9.0 us)"));
 }
 
 TEST(ExplainWinnerTest, TheStockChoiceIsTheYardstick) {
   const v1::Candidate a = Timed("a", 10, 0.1, 0);
   v1::Candidate b = Timed("b", 25, 0.1, 0);
   b.set_heuristic_rank(0);
-  EXPECT_NE(Explain(a, {a, b}).find("would have run b (25.0 us): 2.50 times"), std::string::npos);
+  EXPECT_THAT(Explain(a, {a, b}), HasSubstr("would have run b (25.0 us): 2.50 times"));
 }
 
 TEST(ExplainWinnerTest, LegacyCallersAreToldOfTheLegacyStockChoice) {
@@ -71,12 +73,11 @@ TEST(ExplainWinnerTest, LegacyCallersAreToldOfTheLegacyStockChoice) {
   first.set_heuristic_rank(0);
   v1::Candidate graph = Timed("graph:eng1", 25, 0.1, 0);
   graph.set_heuristic_rank(0);
-  EXPECT_NE(Explain(winner, {winner, first, graph}, {}, v1::API_LEGACY)
-                .find("cuDNN's legacy heuristic would have run legacy:algo6,math0 (15.0 us): 1.50"),
-            std::string::npos);
-  EXPECT_NE(Explain(winner, {winner, first, graph})
-                .find("cuDNN's heuristic would have run graph:eng1 (25.0 us): 2.50"),
-            std::string::npos);
+  EXPECT_THAT(
+      Explain(winner, {winner, first, graph}, {}, v1::API_LEGACY),
+      HasSubstr("cuDNN's legacy heuristic would have run legacy:algo6,math0 (15.0 us): 1.50"));
+  EXPECT_THAT(Explain(winner, {winner, first, graph}),
+              HasSubstr("cuDNN's heuristic would have run graph:eng1 (25.0 us): 2.50"));
 }
 
 TEST(StockOfTest, CallersOfTheLegacyApiHaveTheFirstThatRanOfItsList) {
@@ -109,8 +110,8 @@ TEST(ExplainWinnerTest, AHeuristicIsCalledOne) {
   winner.set_status(v1::CANDIDATE_STATUS_FINALIZED);
   winner.set_heuristic_rank(1);
   const std::string words = Explain(winner, {winner, skipped});
-  EXPECT_NE(words.find("Nothing was timed"), std::string::npos) << words;
-  EXPECT_NE(words.find("at place 2; 1 of those before it"), std::string::npos) << words;
+  EXPECT_THAT(words, HasSubstr("Nothing was timed"));
+  EXPECT_THAT(words, HasSubstr("at place 2; 1 of those before it"));
 }
 
 TEST(ExplainWinnerTest, APinSaysItsReason) {
@@ -119,7 +120,7 @@ TEST(ExplainWinnerTest, APinSaysItsReason) {
   answer.set_pin_reason("bit-exact release");
   const v1::Candidate a = Timed("a", 10, 0.1, 0);
   const v1::Candidate b = Timed("b", 5, 0.1, 0);
-  EXPECT_NE(Explain(a, {b, a}, answer).find("pinned: bit-exact release"), std::string::npos);
+  EXPECT_THAT(Explain(a, {b, a}, answer), HasSubstr("pinned: bit-exact release"));
 }
 
 TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
@@ -131,7 +132,7 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
             "race: 93 rounds, until every finalist is known to be slower than the fastest, or as "
             "fast\nGPU: not known (NVML could not be asked)");
   tuning.set_rounds(1);
-  EXPECT_EQ(explain::ExplainRace(tuning)[0].find("race: 1 round, until"), 0U);
+  EXPECT_THAT(explain::ExplainRace(tuning)[0], StartsWith("race: 1 round, until"));
   tuning.mutable_conditions()->set_known(true);
   tuning.mutable_conditions()->set_temperature_celsius(61);
   tuning.mutable_conditions()->set_power_limit_watts(700);
@@ -141,8 +142,8 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
       "GPU: no other process was seen, not throttled; at most 61 C; power limit 700 W; clocks "
       "held by power cap");
   tuning.mutable_conditions()->add_marks("contended: 2 other processes on the GPU");
-  EXPECT_EQ(explain::ExplainRace(tuning)[1].find("GPU: contended: 2 other processes on the GPU; "),
-            0U);
+  EXPECT_THAT(explain::ExplainRace(tuning)[1],
+              StartsWith("GPU: contended: 2 other processes on the GPU; "));
 }
 
 TEST(ExplainRaceTest, SaysHowTheRunsWent) {

@@ -442,13 +442,9 @@ TEST_F(LintTest, AnnotationsNameFileAndLineAndAreEscaped) {
   EXPECT_THAT(lint::LintGithub(findings), HasSubstr("::notice title="));
 }
 
-class LintCommandTest : public testing::Test {
+class LintCommandTest : public DaemonTest {
  protected:
   LintCommandTest() {
-    v1::TuningJob job;
-    job.set_name("jobs/1");
-    job.set_state(v1::JOB_STATE_SUCCEEDED);
-    daemon_.states = {job};
     v1::Candidate* candidate = daemon_.tuning.add_candidates();
     candidate->mutable_engine_config()->set_engine_index(1);
     candidate->set_text("graph:eng1");
@@ -460,11 +456,9 @@ class LintCommandTest : public testing::Test {
 
   std::string Path() const { return daemon_.folder() + "/list.txt"; }
   RunResult Lint(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), {"lint", Path(), "--address", daemon_.address()});
-    return RunProgram(arguments);
+    arguments.insert(arguments.begin(), {"lint", Path()});
+    return Run(arguments);
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(LintCommandTest, ListsOnlyAndFailsFromTheSeverityThatWasAskedFor) {

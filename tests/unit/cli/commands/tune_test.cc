@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,6 +8,9 @@
 
 namespace convtune::cli::commands {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::TuningJob Job(v1::JobState state, int succeeded, int failed, int total) {
   v1::TuningJob job;
@@ -19,7 +23,7 @@ v1::TuningJob Job(v1::JobState state, int succeeded, int failed, int total) {
   return job;
 }
 
-class TuneTest : public testing::Test {
+class TuneTest : public DaemonTest {
  protected:
   TuneTest() {
     daemon_.states = {Job(v1::JOB_STATE_RUNNING, 1, 0, 2), Job(v1::JOB_STATE_SUCCEEDED, 2, 0, 2)};
@@ -30,23 +34,20 @@ class TuneTest : public testing::Test {
 
   RunResult Tune(std::vector<std::string> arguments, bool terminal = false) {
     arguments.insert(arguments.begin(), {"tune", ProblemText(8)});
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return RunProgram(arguments, {.terminal = terminal});
+    return Run(arguments, {.terminal = terminal});
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(TuneTest, PrintsTheAnswersAfterTheJob) {
   const RunResult result = Tune({});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos);
-  EXPECT_NE(result.err.find("jobs/1: 2 of 2 problems"), std::string::npos) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("graph:eng34,k2=5"));
+  EXPECT_THAT(result.err, HasSubstr("jobs/1: 2 of 2 problems"));
 }
 
 TEST_F(TuneTest, TheBarIsOnTerminalsOnly) {
-  EXPECT_NE(Tune({}, true).err.find("[##########----------] 1/2"), std::string::npos);
-  EXPECT_EQ(Tune({}, false).err.find("[#"), std::string::npos);
+  EXPECT_THAT(Tune({}, true).err, HasSubstr("[##########----------] 1/2"));
+  EXPECT_THAT(Tune({}, false).err, Not(HasSubstr("[#")));
 }
 
 TEST_F(TuneTest, AFailedJobEndsWithOneAndSaysWhy) {
@@ -57,26 +58,24 @@ TEST_F(TuneTest, AFailedJobEndsWithOneAndSaysWhy) {
   daemon_.misses["fwd"] = v1::MISS_REASON_NOT_FOUND;
   const RunResult result = Tune({});
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.err.find("fwd: no candidate ran"), std::string::npos);
+  EXPECT_THAT(result.err, HasSubstr("fwd: no candidate ran"));
 }
 
 TEST_F(TuneTest, AResultThatIsNotOnDiskIsSaid) {
   daemon_.states.back().set_persisted(false);
   const RunResult result = Tune({});
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.err.find("is not on disk"), std::string::npos);
+  EXPECT_THAT(result.err, HasSubstr("is not on disk"));
 }
 
 TEST_F(TuneTest, AnAnswerThatIsNotOnDiskIsSaid) {
-  const auto get = [this] {
-    return RunProgram({"get", ProblemText(8), "--address", daemon_.address()});
-  };
+  const auto get = [this] { return Run({"get", ProblemText(8)}); };
   EXPECT_EQ(get().code, 0);
   daemon_.persisted = false;
   const RunResult result = get();
   EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.err.find("error: 1 result is not on disk"), std::string::npos) << result.err;
-  EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos);
+  EXPECT_THAT(result.err, HasSubstr("error: 1 result is not on disk"));
+  EXPECT_THAT(result.out, HasSubstr("graph:eng34,k2=5"));
   daemon_.misses["fwd"] = v1::MISS_REASON_NOT_FOUND;
   EXPECT_EQ(get().code, 3);
 }
@@ -101,8 +100,8 @@ TEST_F(TuneTest, ADaemonThatStopsIsWaitedForAndAskedAgain) {
   const RunResult result = Tune({});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(daemon_.lost_watches, 0);
-  EXPECT_NE(result.err.find("waiting for it to start again"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("jobs/1: 2 of 2 problems"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("waiting for it to start again"));
+  EXPECT_THAT(result.err, HasSubstr("jobs/1: 2 of 2 problems"));
 }
 
 TEST_F(TuneTest, ADaemonThatDoesNotComeBackEndsWithFour) {
@@ -110,7 +109,7 @@ TEST_F(TuneTest, ADaemonThatDoesNotComeBackEndsWithFour) {
   daemon_.lost_watches = 1'000'000;
   const RunResult result = Tune({"--timeout", "500ms"});
   EXPECT_EQ(result.code, 4) << result.err;
-  EXPECT_NE(result.err.find("error: "), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("error: "));
 }
 
 TEST_F(TuneTest, CtrlCAndSigtermCancelTheJobAndSaySo) {
@@ -118,8 +117,7 @@ TEST_F(TuneTest, CtrlCAndSigtermCancelTheJobAndSaySo) {
     daemon_.on_watch = [number] { kill(getpid(), number); };
     const RunResult result = Tune({});
     EXPECT_EQ(result.code, 1);
-    EXPECT_NE(result.err.find("jobs/1 was cancelled: 1 of 2 problems"), std::string::npos)
-        << result.err;
+    EXPECT_THAT(result.err, HasSubstr("jobs/1 was cancelled: 1 of 2 problems"));
     EXPECT_EQ(result.out, "");
   }
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "client/cli/commands/upgrade/cudnn_cache.h"
 #include "proto/base/unique_fd.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::cli::commands {
 namespace {
@@ -41,9 +42,6 @@ constexpr char kDiskFull[] =
 class CudnnCacheTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "convtune_cache_XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    cache_ = folder_ + "/cache";
     setenv("CONVTUNE_PYTHON", (folder_ + "/python").c_str(), 1);
     Script("worker",
            "echo cuda 13; echo 'cublaslt /opt/blas/libcublasLt.so.13'; "
@@ -56,10 +54,7 @@ class CudnnCacheTest : public testing::Test {
                "mkdir -p \"$2/nvidia/cudnn/lib\" \"$2/nvidia_cudnn_cu13-9.28.1.4.dist-info\"\n"
                "touch \"$2/nvidia/cudnn/lib/libcudnn.so.9\"\n");
   }
-  void TearDown() override {
-    unsetenv("CONVTUNE_PYTHON");
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { unsetenv("CONVTUNE_PYTHON"); }
 
   void Script(const std::string& name, const std::string& text) const {
     const std::string path = folder_ + "/" + name;
@@ -92,7 +87,9 @@ class CudnnCacheTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  std::string folder_, cache_;
+  const TempDir dir_;
+  const std::string folder_ = dir_.path();
+  const std::string cache_ = dir_.path("cache");
 };
 
 TEST_F(CudnnCacheTest, AVersionIsFetchedOnceAndKeptUnderItsWholeNumber) {

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class WarmTest : public testing::Test {
+class WarmTest : public DaemonTest {
  protected:
   WarmTest() {
     daemon_.tuning.mutable_elapsed()->set_seconds(2);
@@ -27,8 +27,7 @@ class WarmTest : public testing::Test {
 
   RunResult Warm(std::vector<std::string> arguments, const RunOptions& options = {}) {
     arguments.insert(arguments.begin(), "warm");
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return RunProgram(arguments, options);
+    return Run(arguments, options);
   }
 
   // Stands in for Python: writes its words to a file and runs `script`.
@@ -39,8 +38,6 @@ class WarmTest : public testing::Test {
     setenv("CONVTUNE_PYTHON", Path("python").c_str(), 1);
   }
   void TearDown() override { unsetenv("CONVTUNE_PYTHON"); }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(WarmTest, WhatIsNotOnDiskIsNotWarm) {
@@ -76,19 +73,6 @@ TEST_F(WarmTest, WhatIsWantedForAnotherEnvironmentIsNotTunedForThisOne) {
               HasSubstr("2 x wanted for nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full, which "
                         "this is not"));
   EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
-}
-
-TEST_F(WarmTest, WhatATuningMayCostReachesTheDaemon) {
-  daemon_.misses["x"] = v1::MISS_REASON_NOT_FOUND;
-  v1::TuningJob job;
-  job.set_name("jobs/1");
-  job.set_state(v1::JOB_STATE_SUCCEEDED);
-  daemon_.states = {job};
-  Warm({Path("list.txt"), "--budget", "2s", "--wait-idle", "5m", "--memory-budget", "2GiB"});
-  const v1::TuningOptions options = daemon_.last_create().options();
-  EXPECT_EQ(options.time_budget().seconds(), 2);
-  EXPECT_EQ(options.wait_idle().seconds(), 300);
-  EXPECT_EQ(options.memory_budget_bytes(), int64_t{2} << 30);
 }
 
 TEST(ExpectedGainTest, ChoicesDisagreeByHowManyDiffer) {
@@ -142,10 +126,6 @@ TEST(ExpectedGainTest, AModesChoiceIsItsFirstThatCanBeBuilt) {
 
 TEST_F(WarmTest, ATotalBudgetSaysThatItsOrderIsAHeuristic) {
   daemon_.misses["x"] = v1::MISS_REASON_NOT_FOUND;
-  v1::TuningJob job;
-  job.set_name("jobs/1");
-  job.set_state(v1::JOB_STATE_SUCCEEDED);
-  daemon_.states = {job};
   const RunResult result = Warm({Path("list.txt"), "--budget-total", "20s"});
   EXPECT_THAT(result.err, HasSubstr("most expected gain first"));
   EXPECT_THAT(result.err, HasSubstr("the order is a heuristic: runs x arithmetic"));
@@ -163,10 +143,7 @@ TEST_F(WarmTest, ATotalBudgetSaysThatItsOrderIsAHeuristic) {
 
 TEST_F(WarmTest, CtrlCWhileTheOrderIsMadeEndsTheWholeCommand) {
   daemon_.misses["x"] = v1::MISS_REASON_NOT_FOUND;
-  v1::TuningJob job;
-  job.set_name("jobs/1");
-  job.set_state(v1::JOB_STATE_RUNNING);
-  daemon_.states = {job};
+  daemon_.states[0].set_state(v1::JOB_STATE_RUNNING);
   int watched = 0;
   daemon_.on_watch = [&watched] {
     if (++watched == 1) kill(getpid(), SIGINT);
@@ -177,20 +154,6 @@ TEST_F(WarmTest, CtrlCWhileTheOrderIsMadeEndsTheWholeCommand) {
   EXPECT_TRUE(daemon_.last_create().options().list_only());
   EXPECT_THAT(result.err, HasSubstr("cancelled while the order was made; nothing was tuned"));
   EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
-}
-
-TEST_F(WarmTest, ATotalBudgetOfLessThanASecondIsRefused) {
-  for (const char* total : {"999ms", "0", "soon"}) {
-    const RunResult result = Warm({Path("list.txt"), "--budget-total", total});
-    EXPECT_EQ(result.code, 2);
-    EXPECT_THAT(result.err, HasSubstr("--budget-total: must be"));
-  }
-}
-
-TEST_F(WarmTest, AWaitOfMoreThanAnHourIsRefused) {
-  const RunResult result = Warm({Path("list.txt"), "--wait-idle", "2h"});
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("--wait-idle: must be at most 1h, is '2h'"));
 }
 
 TEST_F(WarmTest, AnOnnxModelIsReadByThePythonPackage) {

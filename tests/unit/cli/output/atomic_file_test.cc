@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/unit/temp_dir.h"
+
 namespace convtune::cli::output {
 namespace {
 
@@ -20,13 +22,7 @@ using ::testing::HasSubstr;
 
 class AtomicFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "atomic_file_XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_.path(name); }
 
   static std::string Read(const std::string& path) {
     std::stringstream text;
@@ -38,14 +34,14 @@ class AtomicFileTest : public testing::Test {
     return AtomicFile::WriteWhole(path, "OUT", bytes);
   }
 
-  std::string folder_;
+  TempDir folder_;
 };
 
 TEST_F(AtomicFileTest, TakesThePlaceOfWhatWasThere) {
   ASSERT_TRUE(Put(Path("a"), "old").ok());
   ASSERT_TRUE(Put(Path("a"), "new").ok());
   EXPECT_EQ(Read(Path("a")), "new");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);
 }
 
 TEST_F(AtomicFileTest, TakesOnlyThePlaceOfAFileOfItsKindWhereThatIsAskedFor) {
@@ -68,7 +64,7 @@ TEST_F(AtomicFileTest, TakesOnlyThePlaceOfAFileOfItsKindWhereThatIsAskedFor) {
 
 TEST_F(AtomicFileTest, LeavesNothingWithoutACommit) {
   { ASSERT_TRUE((*AtomicFile::Create(Path("a"), "OUT"))->Write("half").ok()); }
-  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
 TEST_F(AtomicFileTest, WritesWhatALinkNames) {
@@ -97,16 +93,16 @@ TEST_F(AtomicFileTest, LinksInACircleStayAsTheyAre) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("a cannot be written: "));
   EXPECT_TRUE(fs::is_symlink(Path("a")));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 2);
 }
 
 TEST_F(AtomicFileTest, AFolderThatMayNotBeListedTakesAFile) {
   constexpr uid_t kNobody = 65534;
   const bool root = geteuid() == 0;  // whom no mode keeps out
   if (root) {
-    ASSERT_EQ(chown(folder_.c_str(), kNobody, kNobody), 0);
+    ASSERT_EQ(chown(folder_.path().c_str(), kNobody, kNobody), 0);
   }
-  ASSERT_EQ(chmod(folder_.c_str(), 0300), 0);
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0300), 0);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -115,7 +111,7 @@ TEST_F(AtomicFileTest, AFolderThatMayNotBeListedTakesAFile) {
   }
   int ended = 0;
   ASSERT_EQ(waitpid(child, &ended, 0), child);
-  ASSERT_EQ(chmod(folder_.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0700), 0);
   EXPECT_TRUE(WIFEXITED(ended));
   EXPECT_EQ(WEXITSTATUS(ended), 0);
   EXPECT_EQ(Read(Path("a")), "x");
@@ -124,7 +120,7 @@ TEST_F(AtomicFileTest, AFolderThatMayNotBeListedTakesAFile) {
 TEST_F(AtomicFileTest, DoesNotTakeTheNameOfWhatIsNoFile) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   fs::create_symlink(Path("pipe"), Path("link"));
-  for (const std::string& path : {Path("pipe"), Path("link"), folder_, std::string("-")}) {
+  for (const std::string& path : {Path("pipe"), Path("link"), folder_.path(), std::string("-")}) {
     const absl::Status status = Put(path, "x");
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << path;
     EXPECT_THAT(std::string(status.message()), testing::StartsWith("OUT: "));
@@ -146,7 +142,7 @@ TEST_F(AtomicFileTest, ASignalTakesTheTemporaryFilesAlong) {
     ASSERT_EQ(waitpid(child, &ended, 0), child);
     EXPECT_TRUE(WIFSIGNALED(ended));
     EXPECT_EQ(WTERMSIG(ended), number);
-    EXPECT_TRUE(fs::is_empty(folder_));
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
   }
 }
 

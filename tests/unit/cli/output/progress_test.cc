@@ -1,5 +1,6 @@
 #include "client/cli/output/progress.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace convtune::cli::output {
@@ -23,7 +24,7 @@ TEST(RenderProgressTest, CutsTheProblemToFit) {
                                            .candidates_total = 2},
                                           60);
   EXPECT_EQ(line.size(), 60U);
-  EXPECT_NE(line.find("xxx...  1/2 candidates"), std::string::npos) << line;
+  EXPECT_THAT(line, testing::HasSubstr("xxx...  1/2 candidates"));
 }
 
 TEST(RenderProgressTest, NoCandidatesBeforeTheyAreListed) {

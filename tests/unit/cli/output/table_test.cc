@@ -1,11 +1,15 @@
 #include "client/cli/output/fields.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::output {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Fields NoteFields(const std::string& name, const std::string& note) {
   return {{"", "NAME", name}, {"", "NOTE", note}};
@@ -34,7 +38,7 @@ TEST(TableTest, AColumnMayHaveNoHeading) {
   Table table({{"", "NAME", ""}, {"", " ", ""}, {"", "NOTE", ""}});
   table.Add({{"", "NAME", "a"}, {"", " ", "1"}, {"", "NOTE", "x"}});
   EXPECT_EQ(table.Render(0, false), "NAME     NOTE\na     1  x\n");
-  EXPECT_EQ(table.Render(0, true).find("\x1b[1m\x1b"), std::string::npos);
+  EXPECT_THAT(table.Render(0, true), Not(HasSubstr("\x1b[1m\x1b")));
 }
 
 TEST(TableTest, WhatDoesNotFitIsBelowItsRowAndWhole) {
@@ -83,8 +87,7 @@ TEST(TableTest, ATextWithoutSpacesIsBrokenBetweenCodePoints) {
 }
 
 TEST(TableTest, ColorDoesNotMoveColumns) {
-  EXPECT_NE(Example().Render(0, true).find("longer        \x1b[31m0\x1b[0m  a note"),
-            std::string::npos);
+  EXPECT_THAT(Example().Render(0, true), HasSubstr("longer        \x1b[31m0\x1b[0m  a note"));
 }
 
 TEST(TableTest, WidthCountsCodePoints) { EXPECT_EQ(DisplayWidth("\xC3\xA4\xE2\x86\x92x"), 3); }
@@ -94,15 +97,16 @@ TEST(CsvTest, QuotesWhatNeedsIt) {
             "a,\"b,c\",\"say \"\"hi\"\"\",\"two\nlines\",\n");
 }
 
-TEST(ColorTest, OnTerminalsOnlyAndNotWithNoColor) {
-  FakeDaemon daemon;
-  const std::vector<std::string> arguments = {"get", ProblemText(8), "--address", daemon.address()};
-  EXPECT_NE(RunProgram(arguments, {.terminal = true}).out.find("\x1b["), std::string::npos);
-  EXPECT_EQ(RunProgram(arguments, {.terminal = true, .env = {{"NO_COLOR", "1"}}}).out.find("\x1b["),
-            std::string::npos);
-  EXPECT_EQ(RunProgram(arguments, {.terminal = true, .env = {{"TERM", "dumb"}}}).out.find("\x1b["),
-            std::string::npos);
-  EXPECT_EQ(RunProgram(arguments).out.find("\x1b["), std::string::npos);
+class ColorTest : public DaemonTest {};
+
+TEST_F(ColorTest, OnTerminalsOnlyAndNotWithNoColor) {
+  const std::vector<std::string> arguments = {"get", ProblemText(8)};
+  EXPECT_THAT(Run(arguments, {.terminal = true}).out, HasSubstr("\x1b["));
+  EXPECT_THAT(Run(arguments, {.terminal = true, .env = {{"NO_COLOR", "1"}}}).out,
+              Not(HasSubstr("\x1b[")));
+  EXPECT_THAT(Run(arguments, {.terminal = true, .env = {{"TERM", "dumb"}}}).out,
+              Not(HasSubstr("\x1b[")));
+  EXPECT_THAT(Run(arguments).out, Not(HasSubstr("\x1b[")));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "proto/monitoring/log.h"
-#include "tests/unit/rpc/temp_dir.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::rpc::http2 {
 namespace {

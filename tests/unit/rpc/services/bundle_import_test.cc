@@ -15,7 +15,7 @@
 #include "server/rpc/server.h"
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/db/bundle/bundle_files.h"
-#include "tests/unit/rpc/temp_dir.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::rpc::services {
 namespace {
@@ -110,7 +110,7 @@ TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
 TEST_F(BundleImportTest, WhatIsNoBundleIsRefusedByItsHead) {
   const absl::Status status = Import(std::string(8, '\0'), /*whole=*/false, 7).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_NE(status.message().find("is no bundle"), std::string::npos) << status;
+  EXPECT_THAT(status.message(), HasSubstr("is no bundle")) << status;
 }
 
 TEST_F(BundleImportTest, ASecondImportChangesNothing) {
@@ -221,7 +221,7 @@ TEST_F(BundleImportTest, ARefusedRowIsNamedAndTheOthersAreTaken) {
   EXPECT_EQ(response->refused_count(), 1);
   ASSERT_EQ(response->refusals_size(), 1);
   EXPECT_EQ(response->refusals(0).reason(), v1::REFUSAL_REASON_MEASUREMENT);
-  EXPECT_NE(response->refusals(0).examples(0).find("candidates[0].median_us"), std::string::npos);
+  EXPECT_THAT(response->refusals(0).examples(0), HasSubstr("candidates[0].median_us"));
   EXPECT_EQ(response->taken_count(), 1);
   EXPECT_EQ(store_.put_count(), 1);
 }

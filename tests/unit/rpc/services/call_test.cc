@@ -23,9 +23,8 @@ TEST(Call, RepliesThatNobodyReadsAreBounded) {
   grpc::ByteBuffer next;
   const grpc::Status refused = Reply(1 << 20, &next);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_NE(refused.error_message().find("callers have not read 536870912 bytes of replies"),
-            std::string::npos)
-      << refused.error_message();
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("callers have not read 536870912 bytes of replies"));
   EXPECT_TRUE(Reply(1000, &next).ok()) << "one answer";
 
   unread.pop_back();

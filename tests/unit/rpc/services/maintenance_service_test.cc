@@ -45,8 +45,7 @@ TEST(Maintenance, BackupsAreWrittenIntoTheirFolderAlone) {
     request.set_path(path);
     const grpc::Status status = server.maintenance->BackupDatabase(&context, request, &response);
     EXPECT_EQ(BadFields(status), std::vector<std::string>{"path"}) << path;
-    EXPECT_NE(status.error_message().find("--backup-dir " + folder), std::string::npos)
-        << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr("--backup-dir " + folder));
   }
   for (const std::string& path : {std::string("a.db"), folder + "/a.db"}) {
     grpc::ClientContext context;

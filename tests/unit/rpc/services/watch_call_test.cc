@@ -83,7 +83,7 @@ TEST(WatchTuningJob, AJobThatTheDaemonsEndInterruptedIsUnavailable) {
   EXPECT_FALSE(reader->Read(&job)) << "it is not told as one that was cancelled";
   const grpc::Status status = reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_NE(status.error_message().find("draining"), std::string::npos);
+  EXPECT_THAT(status.error_message(), HasSubstr("draining"));
 }
 
 TEST(WatchTuningJob, CancelStopsWatching) {

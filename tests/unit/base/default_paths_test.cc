@@ -1,53 +1,38 @@
 #include "proto/base/default_paths.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#include "tests/unit/temp_dir.h"
+#include "tests/unit/unix_socket.h"
 
 namespace convtune {
 namespace {
 
 class DefaultPathsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = "/tmp/convtune-paths-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  void TearDown() override {
-    for (const int socket : sockets_) close(socket);
-    std::filesystem::remove_all(folder_);
-  }
-
   std::string Folder(const std::string& name) const {
-    std::filesystem::create_directories(folder_ + "/" + name);
-    return folder_ + "/" + name;
+    std::filesystem::create_directories(folder_.path(name));
+    return folder_.path(name);
   }
   std::string Listen(const std::string& name) {
     const std::string path = Folder(name) + "/convtune.sock";
-    sockets_.push_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    EXPECT_EQ(bind(sockets_.back(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    sockets_.push_back(BindSocket(path));
     return path;
   }
 
-  std::string folder_;
-  std::vector<int> sockets_;
+  TempDir folder_;
+  std::vector<UniqueFd> sockets_;
 };
 
 TEST_F(DefaultPathsTest, ASocketThatIsThereIsTakenBeforeOneThatIsNot) {
-  const std::string own = folder_ + "/own/convtune.sock";
+  const std::string own = folder_.path("own/convtune.sock");
   const std::string system = Listen("system");
   EXPECT_EQ(FirstSocket({own, system}), system);
-  EXPECT_EQ(FirstSocket({own, folder_ + "/nobody"}), own);
+  EXPECT_EQ(FirstSocket({own, folder_.path("nobody")}), own);
   Listen("own");
   EXPECT_EQ(FirstSocket({own, system}), own);
 }
@@ -58,7 +43,7 @@ TEST_F(DefaultPathsTest, WhatIsNoSocketOrMayBeAnotherUsersIsPassedOver) {
   std::ofstream(file) << "text";
   EXPECT_EQ(FirstSocket({file, system}), system);
   const std::string open = Listen("open");
-  chmod((folder_ + "/open").c_str(), 0777);
+  chmod(folder_.path("open").c_str(), 0777);
   EXPECT_EQ(FirstSocket({open, system}), system);
 }
 

@@ -13,18 +13,6 @@ std::unique_ptr<client::Client> ClientOf(const std::string& address) {
   return *client::Client::Create(options);
 }
 
-TEST(ClientTest, AnErrorKeepsItsFields) {
-  FakeDaemon daemon;
-  daemon.error = BadRequest({{"problems[0].text", "must be short"}, {"options", "must be"}});
-  v1::BatchGetRequest request;
-  const auto response = ClientOf(daemon.address())->BatchGet(request, absl::InfiniteDuration());
-  EXPECT_TRUE(absl::IsInvalidArgument(response.status()));
-  const auto violations = client::ViolationsOf(response.status());
-  ASSERT_EQ(violations.size(), 2U);
-  EXPECT_EQ(violations[0].field, "problems[0].text");
-  EXPECT_EQ(violations[1].rule, "must be");
-}
-
 TEST(RefusedProblemsTest, AreNoneWhereAnythingElseIsWrong) {
   FakeDaemon daemon;
   const auto refused = [&](const std::string& field) {
@@ -39,12 +27,6 @@ TEST(RefusedProblemsTest, AreNoneWhereAnythingElseIsWrong) {
        {"problems[18].text", "problems", "problems[x]", "options.time_budget"}) {
     EXPECT_TRUE(refused(field).empty()) << field;
   }
-}
-
-TEST(ClientTest, NoDaemonIsUnavailable) {
-  EXPECT_TRUE(absl::IsUnavailable(ClientOf("unix:/nonexistent/socket")
-                                      ->Call<v1::ServerInfo>(v1::GetServerInfoRequest())
-                                      .status()));
 }
 
 TEST(ClientTest, AListHasTheRowsOfAllPages) {

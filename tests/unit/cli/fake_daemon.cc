@@ -54,7 +54,7 @@ grpc::Status BadRequest(const std::vector<std::pair<std::string, std::string>>& 
   return {grpc::StatusCode::INVALID_ARGUMENT, status.message(), status.SerializeAsString()};
 }
 
-FakeDaemon::FakeDaemon() {
+FakeDaemon::FakeDaemon(grpc::Service* more) {
   info.set_version(CONVTUNE_VERSION);
   info.set_writable(true);
   info.set_state_dir("/var/lib/convtune");
@@ -74,6 +74,7 @@ FakeDaemon::FakeDaemon() {
   builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
   builder.RegisterService(static_cast<v1::TuningService::Service*>(this));
   builder.RegisterService(static_cast<v1::MaintenanceService::Service*>(this));
+  if (more != nullptr) builder.RegisterService(more);
   server_ = builder.BuildAndStart();
   server_->GetHealthCheckService()->SetServingStatus("liveness", true);
   SetReady(true);

@@ -27,8 +27,8 @@ grpc::Status BadRequest(const std::vector<std::pair<std::string, std::string>>& 
 // public members, which are set before the program runs.
 class FakeDaemon final : public v1::TuningService::Service, public v1::MaintenanceService::Service {
  public:
-  // Starts to listen.
-  FakeDaemon();
+  // Starts to listen; has `more`, too, unless it is nullptr.
+  explicit FakeDaemon(grpc::Service* more = nullptr);
   ~FakeDaemon() override;
 
   std::string address() const { return "unix:" + folder_.path("s"); }

@@ -67,6 +67,9 @@ TEST(RecordCodecTest, TheSelfCheckComesBackWithAndWithoutConditions) {
 
 TEST(RecordCodecTest, TimesThatNoTimestampHoldsBecomeTheNearest) {
   EXPECT_EQ(ToProto(absl::InfiniteFuture()).seconds(), 253402300799);
+  EXPECT_EQ(ToProto(absl::InfinitePast()).seconds(), -62135596800);
+  EXPECT_EQ(ToProto(absl::UnixEpoch() - absl::Nanoseconds(1)).seconds(), -1);
+  EXPECT_EQ(ToProto(absl::UnixEpoch() - absl::Nanoseconds(1)).nanos(), 999999999);
   EXPECT_EQ(ToProto(absl::InfiniteDuration()).seconds(), 315576000000);
   google::protobuf::Timestamp time;
   time.set_seconds(std::numeric_limits<int64_t>::max());

@@ -1,8 +1,6 @@
 // A program that has loaded a cuDNN and a driver, as libconvtune finds them.
 #include "client/cpp/program.h"
 
-#include <unistd.h>
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,28 +9,23 @@
 #include <fstream>
 #include <string>
 
+#include "tests/unit/temp_dir.h"
+
 namespace convtune::client {
 namespace {
 
 class FindProgramTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "program_" + std::to_string(getpid()) + "_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directory(folder_);
-  }
   void TearDown() override {
     for (void* handle : {cudnn_, driver_}) {
       if (handle != nullptr) dlclose(handle);
     }
     unsetenv("FAKE_CUDNN_VERSION");
     unsetenv("FAKE_GPUS");
-    std::filesystem::remove_all(folder_);
   }
   void LoadCudnn(const char* version) {
     setenv("FAKE_CUDNN_VERSION", version, 1);
-    const std::string path = folder_ + "/libcudnn.so.9";
+    const std::string path = folder_.path("libcudnn.so.9");
     std::filesystem::copy_file(CONVTUNE_FAKE_CUDNN, path);
     cudnn_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(cudnn_, nullptr) << dlerror();
@@ -48,7 +41,7 @@ class FindProgramTest : public ::testing::Test {
     return program;
   }
 
-  std::string folder_;
+  TempDir folder_;
   void* cudnn_ = nullptr;
   void* driver_ = nullptr;
 };
@@ -65,7 +58,7 @@ TEST_F(FindProgramTest, TheCudnnThatIsLoadedIsAsked) {
   LoadCudnn("91200");
   EXPECT_EQ(Found().cudnn_version, "9.12.0");
   EXPECT_EQ(Found().library_configuration, "graph_jit_only");
-  std::ofstream(folder_ + "/libcudnn_engines_precompiled.so.9") << "engines";
+  std::ofstream(folder_.path("libcudnn_engines_precompiled.so.9")) << "engines";
   EXPECT_EQ(Found().library_configuration, "full");
   EXPECT_EQ(Found().gpu_model, "");
 }

@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -17,6 +14,7 @@
 #include "client/cpp/client.h"
 #include "db/snapshot/snapshot_writer.h"
 #include "tests/unit/cli/fake_daemon.h"
+#include "tests/unit/unix_socket.h"
 
 namespace convtune::client {
 namespace {
@@ -164,22 +162,11 @@ TEST_F(ResolverDaemonTest, MissesAreEnqueuedForWhoAsksForIt) {
 }
 
 // A daemon that accepts the connection and says nothing, as one that is stopped.
-class SilentDaemon {
- public:
-  explicit SilentDaemon(const std::string& path) : listener_(socket(AF_UNIX, SOCK_STREAM, 0)) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    path.copy(address.sun_path, sizeof address.sun_path - 1);
-    EXPECT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(listen(listener_, 8), 0);
-  }
-  ~SilentDaemon() { close(listener_); }
-  SilentDaemon(const SilentDaemon&) = delete;
-  SilentDaemon& operator=(const SilentDaemon&) = delete;
-
- private:
-  const int listener_;
-};
+UniqueFd SilentDaemon(const std::string& path) {
+  UniqueFd listener = BindSocket(path);
+  EXPECT_EQ(listen(listener.get(), 8), 0);
+  return listener;
+}
 
 TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) {
   const std::string folder = daemon_.folder() + "/snapshot";
@@ -195,7 +182,7 @@ TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) 
                snapshot::Channel::kStable, choice)
           .ok());
   ASSERT_TRUE(writer.Write(folder + "/current.snapshot").ok());
-  const SilentDaemon silent(daemon_.folder() + "/silent");
+  const UniqueFd silent = SilentDaemon(daemon_.folder() + "/silent");
   Options options;
   options.address = "unix:" + daemon_.folder() + "/silent";
   options.snapshot = folder;
@@ -216,7 +203,7 @@ TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) 
 }
 
 TEST_F(ResolverDaemonTest, NothingOfACallIsLeftWhereTheSnapshotThrows) {
-  const SilentDaemon silent(daemon_.folder() + "/silent");
+  const UniqueFd silent = SilentDaemon(daemon_.folder() + "/silent");
   convtune::client::Client::Options options;
   options.address = Address::Parse("unix:" + daemon_.folder() + "/silent").value();
   const auto client = convtune::client::Client::Create(options).value();

@@ -1,6 +1,4 @@
 // What the library answers from a snapshot where no daemon is.
-#include <unistd.h>
-
 #include <convtune/resolver.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +8,7 @@
 #include <fstream>
 
 #include "db/snapshot/snapshot_writer.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::client {
 namespace {
@@ -42,14 +41,6 @@ convtune::Candidate CandidateOf(const std::string& id, double us, int64_t worksp
 
 class ResolverSnapshotTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "resolver_snapshot_" + std::to_string(getpid()) + "_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directory(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   static snapshot::SnapshotChoice Choices() {
     snapshot::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
     choice.evidence = convtune::Evidence::kMeasured;
@@ -63,12 +54,12 @@ class ResolverSnapshotTest : public ::testing::Test {
     for (const std::string& model : models) {
       ASSERT_TRUE(writer.Add(EnvironmentOf(model), snapshot::Channel::kStable, choice).ok());
     }
-    ASSERT_TRUE(writer.Write(folder_ + "/current.snapshot").ok());
+    ASSERT_TRUE(writer.Write(folder_.path("current.snapshot")).ok());
   }
   Options NobodyThere() const {
     Options options;
     options.address = "unix:/nonexistent/convtune.sock";
-    options.snapshot = folder_;
+    options.snapshot = folder_.path();
     return options;
   }
   // What is not found takes the whole limit. Where that did not suffice to read the file, the
@@ -92,7 +83,7 @@ class ResolverSnapshotTest : public ::testing::Test {
     return AskAll(&resolver, {{problem}}, constraints)[0];
   }
 
-  std::string folder_;
+  TempDir folder_;
 };
 
 TEST_F(ResolverSnapshotTest, AnswersWithTheFasterApisFirstChoice) {
@@ -204,7 +195,8 @@ TEST_F(ResolverSnapshotTest, WhatItCannotSatisfySaysWhy) {
 
 TEST_F(ResolverSnapshotTest, ADamagedFileIsNoAnswer) {
   Publish({"a"}, Choices());
-  std::fstream file(folder_ + "/current.snapshot", std::ios::in | std::ios::out | std::ios::binary);
+  std::fstream file(folder_.path("current.snapshot"),
+                    std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(200);
   file.put('x');
   file.close();
@@ -219,7 +211,7 @@ TEST_F(ResolverSnapshotTest, AReplacedFileIsReadAnew) {
   choice.candidates = {CandidateOf("graph:eng9", 1, 0)};
   Publish({"a"}, choice);
   EXPECT_EQ(AskAll(&resolver, {{kProblem}})[0].winner.text, "graph:eng9");
-  std::filesystem::remove(folder_ + "/current.snapshot");
+  std::filesystem::remove(folder_.path("current.snapshot"));
   EXPECT_FALSE(AskAll(&resolver, {{kProblem}})[0].found);
 }
 

@@ -1,9 +1,7 @@
 #include "client/cpp/snapshot_answers.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -13,6 +11,7 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/snapshot/snapshot_writer.h"
 #include "tests/unit/rule_cases.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::client {
 namespace {
@@ -74,8 +73,7 @@ convtune::Candidate CandidateOf(const std::string& id, double us, int64_t worksp
 }
 
 TEST(SnapshotAnswers, AnswersWhatTheTableSays) {
-  const std::string folder = ::testing::TempDir() + "snapshot_answers_" + std::to_string(getpid());
-  std::filesystem::create_directory(folder);
+  const TempDir folder;
   for (const std::vector<std::string>& row : RuleCases("snapshot_answers.txt")) {
     ASSERT_EQ(row.size(), 4U);
     snapshot::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
@@ -87,8 +85,8 @@ TEST(SnapshotAnswers, AnswersWhatTheTableSays) {
     snapshot::SnapshotWriter writer({});
     const auto environment = convtune::Environment::Parse(kEnvironment);
     ASSERT_TRUE(writer.Add(*environment, snapshot::Channel::kStable, choice).ok());
-    ASSERT_TRUE(writer.Write(folder + "/current.snapshot").ok());
-    const auto answers = SnapshotAnswers::Open(folder);
+    ASSERT_TRUE(writer.Write(folder.path("current.snapshot")).ok());
+    const auto answers = SnapshotAnswers::Open(folder.path());
     ASSERT_TRUE(answers.ok()) << answers.status();
     const auto part = (*answers)->Choose("", {});
     ASSERT_TRUE(part.ok()) << part.status();
@@ -98,18 +96,15 @@ TEST(SnapshotAnswers, AnswersWhatTheTableSays) {
               row[3])
         << row[0] << " " << row[1] << " " << row[2];
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(SnapshotAnswers, AFileWithoutAnEnvironmentSaysWhy) {
-  const std::string folder = ::testing::TempDir() + "snapshot_empty_" + std::to_string(getpid());
-  std::filesystem::create_directory(folder);
-  ASSERT_TRUE(snapshot::SnapshotWriter({}).Write(folder + "/current.snapshot").ok());
-  const auto answers = SnapshotAnswers::Open(folder);
-  std::filesystem::remove_all(folder);
+  const TempDir folder;
+  ASSERT_TRUE(snapshot::SnapshotWriter({}).Write(folder.path("current.snapshot")).ok());
+  const auto answers = SnapshotAnswers::Open(folder.path());
   ASSERT_TRUE(answers.ok()) << answers.status();
   EXPECT_EQ((*answers)->Choose("", {}).status().message(),
-            folder +
+            folder.path() +
                 "/current.snapshot: has no environment: convtuned has no device and nothing "
                 "that it publishes; `convtune doctor` says why");
 }

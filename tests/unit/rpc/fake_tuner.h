@@ -1,7 +1,6 @@
 // A tuner that does what a test says.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,13 +71,10 @@ class FakeTuner : public tuner::Tuner {
       last_request_ = request;
       if (!answer_at_once && failure.ok()) {
         waiting_.emplace(token, std::make_pair(std::move(request), std::move(done)));
-        ++lookups_;
         return token;
       }
     }
     done(Answer(request));
-    MutexLock lock(mutex_);
-    ++lookups_;
     return token;
   }
 
@@ -216,20 +212,7 @@ class FakeTuner : public tuner::Tuner {
     if (!dry_run) ban.number = 3;
     v1::CreateBanResponse created;
     *created.mutable_ban() = ToProto(ban);
-    created.set_change_count(2);
-    created.set_lost_count(1);
-    created.set_listed_count(5);
-    for (int i = 0; i < std::min(2, max_changes); ++i) {
-      const TuningKey key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
-      v1::BanChange& change = *created.add_changes();
-      change.set_problem_text(key.problem_text);
-      change.set_environment(Environment::Parse(key.environment_text)->Name());
-      change.set_before("graph:eng1");
-      if (i > 0) continue;
-      change.set_after("graph:eng2");
-      change.set_ratio(1.25);
-      change.set_pinned(true);
-    }
+    for (int i = 0; i < max_changes; ++i) created.add_changes();
     return created;
   }
   absl::Status DeleteBan(int64_t number, int64_t fleet_ban) override {
@@ -324,7 +307,6 @@ class FakeTuner : public tuner::Tuner {
   static inline const SystemClock kClock;
   Mutex mutex_;
   uint64_t next_token_ GUARDED_BY(mutex_) = 1;
-  int lookups_ GUARDED_BY(mutex_) = 0;
   int abandoned_ GUARDED_BY(mutex_) = 0;
   int left_ GUARDED_BY(mutex_) = 0;
   std::optional<lookup::LookupRequest> last_request_ GUARDED_BY(mutex_);

@@ -3,10 +3,14 @@
 #include <grpc/grpc.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/support/byte_buffer.h"
 
 namespace convtune::rpc {
 
@@ -43,6 +47,24 @@ std::shared_ptr<grpc::Channel> TestServer::NewChannel() const {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel("unix:" + dir.path("s.sock"), grpc::InsecureChannelCredentials(),
                                    arguments);
+}
+
+grpc::Status SendRaw(const TestServer& server, const std::string& method, const std::string& bytes,
+                     std::string* reply) {
+  grpc::GenericStub stub(server.channel);
+  grpc::ClientContext context;
+  grpc::Slice slice(bytes);
+  grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &response,
+                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  grpc::Status status = done.get_future().get();
+  grpc::Slice out;
+  if (status.ok() && reply != nullptr && response.DumpToSingleSlice(&out).ok()) {
+    reply->assign(out.begin(), out.end());
+  }
+  return status;
 }
 
 v1::BatchGetRequest GetRequest(const std::vector<std::string>& problems) {

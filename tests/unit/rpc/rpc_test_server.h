@@ -8,6 +8,7 @@
 #include "convtune/v1/maintenance_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
 #include "proto/base/clock.h"
 #include "server/rpc/server.h"
 #include "tests/fakes/memory_store.h"
@@ -71,6 +72,36 @@ v1::BatchGetRequest GetRequest(const std::vector<std::string>& problems);
 
 // Fields of the BadRequest in the status, in order.
 std::vector<std::string> BadFields(const grpc::Status& status);
+
+// Sends bytes as they are; `reply`, unless it is nullptr, gets those of the reply.
+grpc::Status SendRaw(const TestServer& server, const std::string& method, const std::string& bytes,
+                     std::string* reply = nullptr);
+
+// One call of a method of a stub.
+template <typename Stub, typename Request, typename Response, typename Method>
+grpc::Status Invoke(Stub& stub, Method method, const Request& request, Response* response) {
+  grpc::ClientContext context;
+  return (stub.*method)(&context, request, response);
+}
+
+// What `rows` gives of all pages of a method, each of which a client takes that was
+// told nothing of sizes.
+template <typename Response, typename Stub, typename Method, typename Request, typename Rows>
+std::vector<std::string> AllPages(Stub& stub, Method method, Request request, const Rows& rows) {
+  std::vector<std::string> all;
+  int pages = 0;
+  do {
+    Response page;
+    const grpc::Status status = Invoke(stub, method, request, &page);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    if (!status.ok() || ++pages > 50) break;
+    EXPECT_LE(page.ByteSizeLong(), size_t{4} << 20);
+    rows(page, &all);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_GT(pages, 1);
+  return all;
+}
 
 // Waits until `condition` holds; the test runner's own time limit ends it if it
 // never does.

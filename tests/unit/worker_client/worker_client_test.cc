@@ -68,6 +68,8 @@ TEST(WorkDoneTest, StandsStillInAProcessThatWaits) {
   waitpid(child, nullptr, 0);
 }
 
+const StartLimits kLong = {absl::Minutes(5), absl::Minutes(5)};
+
 class WorkerStartTest : public ::testing::Test {
  protected:
   absl::Status Start(const std::string& script, const StartLimits& limits) {
@@ -106,7 +108,7 @@ TEST_F(WorkerStartTest, ButNotForEver) {
 }
 
 TEST_F(WorkerStartTest, OneThatDiesNamesTheStep) {
-  const absl::Status status = Start("fault=segv;where=start", {absl::Minutes(5), absl::Minutes(5)});
+  const absl::Status status = Start("fault=segv;where=start", kLong);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("the worker does not start, at \"load the worker's kernels\": the worker "
                         "died: signal 11"));
@@ -114,24 +116,22 @@ TEST_F(WorkerStartTest, OneThatDiesNamesTheStep) {
 
 TEST_F(WorkerStartTest, TheStepThatLoadsCodeIsWaitedForWhileItWorks) {
   hang_timeout_ = absl::Seconds(1);
-  const StartLimits limits{absl::Minutes(5), absl::Minutes(5)};
-  EXPECT_EQ(Start("self_check=0;fault=busy;slow_ms=3000;where=self_check;index=5", limits),
+  EXPECT_EQ(Start("self_check=0;fault=busy;slow_ms=3000;where=self_check;index=5", kLong),
             absl::OkStatus());
   // Another step loads nothing.
   const absl::Status clock =
-      Start("self_check=0;fault=busy;slow_ms=3000;where=self_check;index=2", limits);
+      Start("self_check=0;fault=busy;slow_ms=3000;where=self_check;index=2", kLong);
   EXPECT_THAT(std::string(clock.message()),
               HasSubstr("in its self-check, at clock: hung: no sign of life for 1s"));
-  const absl::Status hung = Start("self_check=0;fault=hang;where=self_check;index=5", limits);
+  const absl::Status hung = Start("self_check=0;fault=hang;where=self_check;index=5", kLong);
   EXPECT_THAT(std::string(hung.message()),
               HasSubstr("in its self-check, at captures: hung: it gave "
                         "no sign of life for 1s"));
 }
 
 TEST_F(WorkerStartTest, OneWhoseSelfCheckCannotBeReadIsLost) {
-  const StartLimits limits{absl::Minutes(5), absl::Minutes(5)};
-  EXPECT_EQ(Start("self_check=0", limits), absl::OkStatus());
-  const absl::Status status = Start("self_check=0;instrument=hammer", limits);
+  EXPECT_EQ(Start("self_check=0", kLong), absl::OkStatus());
+  const absl::Status status = Start("self_check=0;instrument=hammer", kLong);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("unreadable self-check"));
 }

@@ -34,7 +34,7 @@ struct Listed {
 class LintTest : public testing::Test {
  protected:
   void Know(const std::string& problem, const std::vector<Listed>& candidates) {
-    v1::Tuning& tuning = input_.known[Problem(problem).ToText()];
+    v1::Tuning& tuning = input_.known[Problem(problem).ToText()] = {};
     tuning.set_problem_text(Problem(problem).ToText());
     for (const Listed& listed : candidates) {
       v1::Candidate* candidate = tuning.add_candidates();
@@ -117,7 +117,6 @@ TEST_F(LintTest, CopiesForTensorCoresAreHeldAgainstAFormThatDoesWithout) {
   Know(odd, {{.tensor_cores = false}, {.workspace = kCopy}});
   Know(kPlain, {{.workspace = kCopy}});
   EXPECT_THAT(Lint(odd), IsEmpty()) << "padded it has copies too";
-  input_.known.erase(Problem(kPlain).ToText());
   Know(kPlain, {{.workspace = kCopy}, {.workspace = 7}});
   ASSERT_THAT(Lint(odd), SizeIs(1));
   EXPECT_EQ(Lint(odd)[0].kind, "tensor-cores");
@@ -200,7 +199,6 @@ TEST_F(LintTest, AWorkspaceALittleBeyondTheLimitIsNamedInBytes) {
 TEST_F(LintTest, OneDeterministicCandidateIsEnough) {
   Know(kPlain, {{.deterministic = false}, {}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
-  input_.known.clear();
   Know(kPlain, {{.deterministic = false}, {.deterministic = false}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].kind, "nondeterministic");
@@ -209,12 +207,10 @@ TEST_F(LintTest, OneDeterministicCandidateIsEnough) {
 TEST_F(LintTest, AFirstChoiceThatIsCompiledIsNoticed) {
   Know(kPlain, {{}, {.compiled = true}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
-  input_.known.clear();
   Know(kPlain, {{.compiled = true}, {}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kNotice);
   EXPECT_THAT(Lint(kPlain)[0].proof.back().words, HasSubstr("graph:eng2"));
-  input_.known.clear();
   Know(kPlain, {{.compiled = true}});
   EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kWarning);
 }
@@ -222,7 +218,6 @@ TEST_F(LintTest, AFirstChoiceThatIsCompiledIsNoticed) {
 TEST_F(LintTest, EnginesOfLastResortAreAnError) {
   Know(kPlain, {{.last_resort = true}, {}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
-  input_.known.clear();
   Know(kPlain, {{.status = v1::CANDIDATE_STATUS_UNSUPPORTED}, {.last_resort = true}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
   EXPECT_EQ(Lint(kPlain)[0].kind, "last-resort");
@@ -321,7 +316,6 @@ TEST_F(LintTest, AMatrixProductWithALeanFirstChoiceOnTensorCoresIsANotice) {
   Know(patches, {{}});
   ASSERT_THAT(Lint(patches), SizeIs(1));
   EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kNotice);
-  input_.known.clear();
   Know(patches, {{.workspace = int64_t{1} << 30}, {}});
   EXPECT_EQ(Lint(patches)[0].kind, "matrix-product");
   EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kWarning);

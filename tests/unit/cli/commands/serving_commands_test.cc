@@ -1,8 +1,5 @@
 // The verbs release, wanted and run.
 #include <gmock/gmock.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -79,17 +76,8 @@ class FakeReleaseService final : public v1::ReleaseService::Service {
 
 class ServingCommandsTest : public testing::Test {
  protected:
-  ServingCommandsTest() {
-    address_ = "unix:" + daemon_.folder() + "/r";
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-  }
-  ~ServingCommandsTest() override { server_->Shutdown(); }
-
   RunResult Run(std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--address", address_});
+    arguments.insert(arguments.end(), {"--address", daemon_.address()});
     return RunProgram(arguments);
   }
   v1::Release* AddRelease(int64_t number, v1::ReleaseState state) {
@@ -101,10 +89,8 @@ class ServingCommandsTest : public testing::Test {
     return release;
   }
 
-  FakeDaemon daemon_;
   FakeReleaseService service_;
-  std::string address_;
-  std::unique_ptr<grpc::Server> server_;
+  FakeDaemon daemon_{&service_};
 };
 
 TEST_F(ServingCommandsTest, ListSaysWhichIsServedAndWhatWaits) {

@@ -56,6 +56,11 @@ class CudnnCacheTest : public testing::Test {
   }
   void TearDown() override { unsetenv("CONVTUNE_PYTHON"); }
 
+  static void AddLibrary(const std::string& folder) {
+    fs::create_directories(folder);
+    std::ofstream(folder + "/libcudnn.so.9") << "";
+  }
+
   void Script(const std::string& name, const std::string& text) const {
     const std::string path = folder_ + "/" + name;
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
@@ -108,8 +113,7 @@ TEST_F(CudnnCacheTest, AVersionIsFetchedOnceAndKeptUnderItsWholeNumber) {
 TEST_F(CudnnCacheTest, OfSeveralPatchesTheNewestIsTaken) {
   for (const char* version :
        {"cu13-9.28.1.4", "cu13-9.28.10.1", "cu13-9.28.0.42", "cu12-9.28.11.1"}) {
-    fs::create_directories(cache_ + "/" + version + "/nvidia/cudnn/lib");
-    std::ofstream(cache_ + "/" + version + "/nvidia/cudnn/lib/libcudnn.so.9") << "";
+    AddLibrary(cache_ + "/" + version + "/nvidia/cudnn/lib");
   }
   EXPECT_THAT(Find("9.28")->folder, HasSubstr("cu13-9.28.10.1"));
   EXPECT_THAT(Find("9.28.0")->folder, HasSubstr("cu13-9.28.0.42"));
@@ -124,8 +128,7 @@ TEST_F(CudnnCacheTest, TheWheelsCudaCanBeNamedAndComesWithItsLibraries) {
 
 TEST_F(CudnnCacheTest, TheWorkersOwnCudaServesEachVersionThatIsBuiltForIt) {
   Script("worker", "echo cuda 12; echo 'cublaslt /opt/blas/libcublasLt.so.12'");
-  fs::create_directories(cache_ + "/cu12-9.11.0.1/lib");
-  std::ofstream(cache_ + "/cu12-9.11.0.1/lib/libcudnn.so.9") << "";
+  AddLibrary(cache_ + "/cu12-9.11.0.1/lib");
   for (const char* name : {"9.11", "9.11+cu12"}) {
     const auto found = Find(name);
     ASSERT_TRUE(found.ok()) << found.status();
@@ -157,8 +160,7 @@ TEST_F(CudnnCacheTest, AnInterpreterThatIsNotThereIsNamedWithItsVariable) {
 }
 
 TEST_F(CudnnCacheTest, WhatAKilledProcessLeftIsRemovedAndNeverUsed) {
-  fs::create_directories(cache_ + "/cu13-new.part/whole/nvidia/cudnn/lib");
-  std::ofstream(cache_ + "/cu13-new.part/whole/nvidia/cudnn/lib/libcudnn.so.9") << "";
+  AddLibrary(cache_ + "/cu13-new.part/whole/nvidia/cudnn/lib");
   ASSERT_TRUE(Find("9.28").ok());
   EXPECT_THAT(Asked(), HasSubstr("nvidia-cudnn-cu13"));
   EXPECT_THAT(Entries(), ElementsAre("cu13-9.28.1.4"));
@@ -191,8 +193,7 @@ TEST_F(CudnnCacheTest, AnotherProcessIsWaitedForAndItsVersionTaken) {
   // The other process ends once this one says that it waits for it.
   const auto say = [&](const std::string& words) {
     said.push_back(words);
-    fs::create_directories(cache_ + "/cu13-9.28.0.1/lib");
-    std::ofstream(cache_ + "/cu13-9.28.0.1/lib/libcudnn.so.9") << "";
+    AddLibrary(cache_ + "/cu13-9.28.0.1/lib");
     other = UniqueFd();
   };
   const auto found =
@@ -204,8 +205,7 @@ TEST_F(CudnnCacheTest, AnotherProcessIsWaitedForAndItsVersionTaken) {
 }
 
 TEST_F(CudnnCacheTest, AFolderIsTakenWithoutPip) {
-  fs::create_directories(folder_ + "/mine/lib64");
-  std::ofstream(folder_ + "/mine/lib64/libcudnn.so.9") << "";
+  AddLibrary(folder_ + "/mine/lib64");
   EXPECT_EQ(Find(folder_ + "/mine")->folder, fs::canonical(folder_ + "/mine/lib64"));
   EXPECT_EQ(Asked(), "");
   EXPECT_THAT(Find("")->folder, IsEmpty());
@@ -213,8 +213,7 @@ TEST_F(CudnnCacheTest, AFolderIsTakenWithoutPip) {
 
 TEST_F(CudnnCacheTest, AVenvIsAFolder) {
   const std::string lib = folder_ + "/venv/lib/python3.12/site-packages/nvidia/cudnn/lib";
-  fs::create_directories(lib);
-  std::ofstream(lib + "/libcudnn.so.9") << "";
+  AddLibrary(lib);
   EXPECT_EQ(Find(folder_ + "/venv")->folder, fs::canonical(lib));
   EXPECT_EQ(Asked(), "");
 }
@@ -222,8 +221,7 @@ TEST_F(CudnnCacheTest, AVenvIsAFolder) {
 TEST_F(CudnnCacheTest, APackagesPinIsTheVersion) {
   const std::string kept = cache_ + "/cu12-9.26.0.51/nvidia/cudnn/lib";
   fs::create_directories(cache_ + "/cuda12/nvidia/cublas/lib");
-  fs::create_directories(kept);
-  std::ofstream(kept + "/libcudnn.so.9") << "";
+  AddLibrary(kept);
   // As the metadata of torch's wheels have had it: new, old, and with other packages around it.
   for (const char* pin :
        {R"("numpy", "nvidia-cudnn-cu12==9.26.0.51; platform_system == \"Linux\"")",

@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,19 +11,10 @@
 
 #include "proto/base/default_paths.h"
 #include "tests/unit/temp_dir.h"
+#include "tests/unit/unix_socket.h"
 
 namespace convtune::rpc::http2 {
 namespace {
-
-// A socket that nobody listens on any more.
-void MakeStaleSocket(const std::string& path) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  close(fd);
-}
 
 TEST(ListenAddress, APortMayBeZero) {
   ASSERT_TRUE(ListenAddress::Parse("localhost:0").ok());
@@ -52,7 +41,7 @@ TEST(ListenAddress, RefusesEverythingElse) {
 
 TEST(PrepareSocketPath, ReplacesAStaleSocket) {
   TempDir dir;
-  MakeStaleSocket(dir.path("s"));
+  BindSocket(dir.path("s"));
   EXPECT_TRUE(PrepareSocketPath(dir.path("s")).ok());
   EXPECT_FALSE(std::filesystem::exists(dir.path("s")));
 }

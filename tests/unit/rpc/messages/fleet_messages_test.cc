@@ -14,12 +14,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::vector<std::string> Fields(const std::vector<Violation>& violations) {
-  std::vector<std::string> fields;
-  for (const Violation& violation : violations) fields.push_back(violation.field);
-  return fields;
-}
-
 v1::ApplyTuningsRequest Request(const Tuning& tuning) {
   v1::ApplyTuningsRequest request;
   *request.add_environments() = db::bundle::ToBundleEnvironment(1, db::SampleEnvironment(), {});
@@ -52,35 +46,6 @@ TEST(FleetMessagesTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
   EXPECT_THAT(args->records, SizeIs(1));
   EXPECT_THAT(args->refused, ElementsAre(HasSubstr("tunings[0].problem_text"),
                                          HasSubstr("tunings[2].environment_number")));
-}
-
-TEST(FleetMessagesTest, EveryBadFieldOfFollowReleaseIsNamed) {
-  v1::FollowReleaseRequest request;
-  request.set_release(-1);
-  request.set_author("a\nb");
-  std::vector<Violation> violations;
-  EXPECT_FALSE(Validate(request, &violations).has_value());
-  EXPECT_THAT(Fields(violations), ElementsAre("release", "author", "reason"));
-}
-
-TEST(FleetMessagesTest, AnAgentHasTheNameOfANodeOrNone) {
-  std::vector<Violation> violations;
-  v1::GetFleetStateRequest request;
-  EXPECT_TRUE(Validate(request, &violations).has_value());
-  request.set_agent("node 7");
-  EXPECT_TRUE(Validate(request, &violations).has_value());
-  request.set_agent("a\nb");
-  EXPECT_FALSE(Validate(request, &violations).has_value());
-  EXPECT_THAT(Fields(violations), ElementsAre("agent"));
-}
-
-TEST(FleetMessagesTest, ReadOutboxHasABoundAndADefault) {
-  std::vector<Violation> violations;
-  v1::ReadOutboxRequest request;
-  EXPECT_EQ(RowsOf(request.max_rows(), kDefaultOutboxRows), 100U);
-  request.set_max_rows(1001);
-  EXPECT_FALSE(Validate(request, &violations).has_value());
-  EXPECT_THAT(Fields(violations), ElementsAre("max_rows"));
 }
 
 }  // namespace

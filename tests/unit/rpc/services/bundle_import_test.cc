@@ -26,11 +26,13 @@ absl::Status StatusOf(const grpc::Status& status) {
 
 class BundleImportTest : public ::testing::Test {
  protected:
-  BundleImportTest() { Start(); }
+  BundleImportTest() { Start(&store_); }
 
-  void Start() {
+  // Once more, with what the store has by now.
+  void Start(MemoryStore* store) {
+    Stop();
     tuner::Tuner::Options options;
-    options.store = &store_;
+    options.store = store;
     options.clock = &clock_;
     tuner_ = tuner::Tuner::Create(options).value();
     Serve(folder_.path());
@@ -127,13 +129,8 @@ TEST_F(BundleImportTest, ASecondImportChangesNothing) {
 TEST_F(BundleImportTest, WhatOneDaemonImportedAnotherExportsByteForByte) {
   ASSERT_TRUE(Import(db::bundle::BundleOf(db::bundle::SampleTunings(3))).ok());
   const std::string exported = Export();
-  Stop();
   MemoryStore other;
-  tuner::Tuner::Options options;
-  options.store = &other;
-  options.clock = &clock_;
-  tuner_ = tuner::Tuner::Create(options).value();
-  Serve(folder_.path());
+  Start(&other);
   ASSERT_TRUE(Import(exported).ok());
   EXPECT_EQ(Export(), exported);
   Stop();
@@ -157,8 +154,7 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
   for (const Tuning& tuning : here) {
     ASSERT_TRUE(store_.PutTuning(tuning, db::SampleEnvironment()).ok());
   }
-  Stop();
-  Start();
+  Start(&store_);
   const auto response = Import(db::bundle::BundleOf(TuningsWithStock(4)));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->taken_count(), 2);  // the first and the fourth
@@ -171,8 +167,7 @@ TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
   clean.evidence = Evidence::kIncomplete;
   clean.incomplete_message = "the budget ended before 1 candidate";
   ASSERT_TRUE(store_.PutTuning(clean, db::SampleEnvironment()).ok());
-  Stop();
-  Start();
+  Start(&store_);
   Tuning contended = clean;
   contended.conditions.known = true;
   contended.conditions.other_processes = 2;
@@ -192,8 +187,7 @@ TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
           .PutQuarantine(
               {tuning.key, tuning.candidates[0].id, QuarantineReason::kCrashed, "hung", {}, {}})
           .ok());
-  Stop();
-  Start();
+  Start(&store_);
   ASSERT_TRUE(Import(db::bundle::BundleOf({tuning})).ok());
   const Tuning stored = *store_.GetTuning(tuning.key);
   EXPECT_EQ(stored.candidates[0].id, tuning.candidates[1].id);

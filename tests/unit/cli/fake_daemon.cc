@@ -86,21 +86,6 @@ void FakeDaemon::SetReady(bool ready) {
   server_->GetHealthCheckService()->SetServingStatus("readiness", ready);
 }
 
-int FakeDaemon::batch_gets() const {
-  MutexLock lock(mutex_);
-  return batch_gets_;
-}
-
-v1::BatchGetRequest FakeDaemon::last_get() const {
-  MutexLock lock(mutex_);
-  return last_get_;
-}
-
-v1::CreateTuningJobRequest FakeDaemon::last_create() const {
-  MutexLock lock(mutex_);
-  return last_create_;
-}
-
 grpc::Status FakeDaemon::BatchGet(Context*, const v1::BatchGetRequest* request,
                                   v1::BatchGetResponse* response) {
   {
@@ -145,19 +130,6 @@ grpc::Status FakeDaemon::CreateTuningJob(Context*, const v1::CreateTuningJobRequ
     last_create_ = *request;
   }
   response->set_name("jobs/1");
-  return error;
-}
-
-grpc::Status FakeDaemon::GetTuningJob(Context*, const v1::GetTuningJobRequest* request,
-                                      v1::TuningJob* response) {
-  if (request->name() != "jobs/1") return {grpc::StatusCode::NOT_FOUND, "no such job"};
-  *response = states.back();
-  return error;
-}
-
-grpc::Status FakeDaemon::ListTuningJobs(Context*, const v1::ListTuningJobsRequest*,
-                                        v1::ListTuningJobsResponse* response) {
-  if (!states.empty()) *response->add_jobs() = states.back();
   return error;
 }
 
@@ -213,29 +185,6 @@ grpc::Status FakeDaemon::ListTunings(Context*, const v1::ListTuningsRequest* req
   return error;
 }
 
-grpc::Status FakeDaemon::DeleteTuning(Context*, const v1::DeleteTuningRequest*,
-                                      v1::DeleteTuningResponse* response) {
-  response->set_deleted_count(deleted);
-  return error;
-}
-
-grpc::Status FakeDaemon::Pin(Context*, const v1::PinRequest* request, v1::PinRecord* response) {
-  response->set_candidate(request->candidate());
-  response->set_reason(request->reason());
-  response->set_environment("nvidia-h200");
-  return error;
-}
-
-grpc::Status FakeDaemon::Unpin(Context*, const v1::UnpinRequest*, v1::UnpinResponse*) {
-  return error;
-}
-
-grpc::Status FakeDaemon::ListPins(Context*, const v1::ListPinsRequest*,
-                                  v1::ListPinsResponse* response) {
-  *response->add_pins() = pinned;
-  return error;
-}
-
 grpc::Status FakeDaemon::CreateBan(Context*, const v1::CreateBanRequest* request,
                                    v1::CreateBanResponse* response) {
   *response = banned;
@@ -244,19 +193,6 @@ grpc::Status FakeDaemon::CreateBan(Context*, const v1::CreateBanRequest* request
   if (!request->dry_run()) {
     response->mutable_ban()->set_name(absl::StrCat("bans/", bans_asked.size()));
   }
-  return error;
-}
-
-grpc::Status FakeDaemon::DeleteBan(Context*, const v1::DeleteBanRequest* request,
-                                   v1::DeleteBanResponse*) {
-  deleted_ban = request->name();
-  deleted_fleet_ban = request->fleet_ban();
-  return error;
-}
-
-grpc::Status FakeDaemon::ListBans(Context*, const v1::ListBansRequest*,
-                                  v1::ListBansResponse* response) {
-  *response = bans;
   return error;
 }
 
@@ -269,25 +205,6 @@ grpc::Status FakeDaemon::ListEnvironments(Context*, const v1::ListEnvironmentsRe
   if (first + 1 < environments.environments_size()) {
     response->set_next_page_token(absl::StrCat(first + 1));
   }
-  return error;
-}
-
-grpc::Status FakeDaemon::ListDevices(Context*, const v1::ListDevicesRequest*,
-                                     v1::ListDevicesResponse* response) {
-  *response = devices;
-  return error;
-}
-
-grpc::Status FakeDaemon::GetServerInfo(Context*, const v1::GetServerInfoRequest*,
-                                       v1::ServerInfo* response) {
-  *response = info;
-  return error;
-}
-
-grpc::Status FakeDaemon::CheckDatabase(Context*, const v1::CheckDatabaseRequest*,
-                                       v1::CheckDatabaseResponse* response) {
-  response->set_ok(sound);
-  if (!sound) response->add_findings("tuning 3: checksum differs");
   return error;
 }
 

@@ -33,9 +33,18 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
 
   std::string address() const { return "unix:" + folder_.path("s"); }
   const std::string& folder() const { return folder_.path(); }
-  int batch_gets() const;
-  v1::BatchGetRequest last_get() const;
-  v1::CreateTuningJobRequest last_create() const;
+  int batch_gets() const {
+    MutexLock lock(mutex_);
+    return batch_gets_;
+  }
+  v1::BatchGetRequest last_get() const {
+    MutexLock lock(mutex_);
+    return last_get_;
+  }
+  v1::CreateTuningJobRequest last_create() const {
+    MutexLock lock(mutex_);
+    return last_create_;
+  }
 
   // A part of the text form of problems that are misses, with the reason.
   std::map<std::string, v1::MissReason> misses;
@@ -74,9 +83,17 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   grpc::Status BatchGet(Context*, const v1::BatchGetRequest*, v1::BatchGetResponse*) override;
   grpc::Status CreateTuningJob(Context*, const v1::CreateTuningJobRequest*,
                                v1::TuningJob*) override;
-  grpc::Status GetTuningJob(Context*, const v1::GetTuningJobRequest*, v1::TuningJob*) override;
+  grpc::Status GetTuningJob(Context*, const v1::GetTuningJobRequest* request,
+                            v1::TuningJob* response) override {
+    if (request->name() != "jobs/1") return {grpc::StatusCode::NOT_FOUND, "no such job"};
+    *response = states.back();
+    return error;
+  }
   grpc::Status ListTuningJobs(Context*, const v1::ListTuningJobsRequest*,
-                              v1::ListTuningJobsResponse*) override;
+                              v1::ListTuningJobsResponse* response) override {
+    if (!states.empty()) *response->add_jobs() = states.back();
+    return error;
+  }
   grpc::Status WatchTuningJob(Context*, const v1::WatchTuningJobRequest*,
                               grpc::ServerWriter<v1::TuningJob>*) override;
   grpc::Status CancelTuningJob(Context*, const v1::CancelTuningJobRequest*,
@@ -85,20 +102,54 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   grpc::Status ListTunings(Context*, const v1::ListTuningsRequest*,
                            v1::ListTuningsResponse*) override;
   grpc::Status DeleteTuning(Context*, const v1::DeleteTuningRequest*,
-                            v1::DeleteTuningResponse*) override;
-  grpc::Status Pin(Context*, const v1::PinRequest*, v1::PinRecord*) override;
-  grpc::Status Unpin(Context*, const v1::UnpinRequest*, v1::UnpinResponse*) override;
-  grpc::Status ListPins(Context*, const v1::ListPinsRequest*, v1::ListPinsResponse*) override;
+                            v1::DeleteTuningResponse* response) override {
+    response->set_deleted_count(deleted);
+    return error;
+  }
+  grpc::Status Pin(Context*, const v1::PinRequest* request, v1::PinRecord* response) override {
+    response->set_candidate(request->candidate());
+    response->set_reason(request->reason());
+    response->set_environment("nvidia-h200");
+    return error;
+  }
+  grpc::Status Unpin(Context*, const v1::UnpinRequest*, v1::UnpinResponse*) override {
+    return error;
+  }
+  grpc::Status ListPins(Context*, const v1::ListPinsRequest*,
+                        v1::ListPinsResponse* response) override {
+    *response->add_pins() = pinned;
+    return error;
+  }
   grpc::Status CreateBan(Context*, const v1::CreateBanRequest*, v1::CreateBanResponse*) override;
-  grpc::Status DeleteBan(Context*, const v1::DeleteBanRequest*, v1::DeleteBanResponse*) override;
-  grpc::Status ListBans(Context*, const v1::ListBansRequest*, v1::ListBansResponse*) override;
+  grpc::Status DeleteBan(Context*, const v1::DeleteBanRequest* request,
+                         v1::DeleteBanResponse*) override {
+    deleted_ban = request->name();
+    deleted_fleet_ban = request->fleet_ban();
+    return error;
+  }
+  grpc::Status ListBans(Context*, const v1::ListBansRequest*,
+                        v1::ListBansResponse* response) override {
+    *response = bans;
+    return error;
+  }
   grpc::Status ListEnvironments(Context*, const v1::ListEnvironmentsRequest*,
                                 v1::ListEnvironmentsResponse*) override;
   grpc::Status ListDevices(Context*, const v1::ListDevicesRequest*,
-                           v1::ListDevicesResponse*) override;
-  grpc::Status GetServerInfo(Context*, const v1::GetServerInfoRequest*, v1::ServerInfo*) override;
+                           v1::ListDevicesResponse* response) override {
+    *response = devices;
+    return error;
+  }
+  grpc::Status GetServerInfo(Context*, const v1::GetServerInfoRequest*,
+                             v1::ServerInfo* response) override {
+    *response = info;
+    return error;
+  }
   grpc::Status CheckDatabase(Context*, const v1::CheckDatabaseRequest*,
-                             v1::CheckDatabaseResponse*) override;
+                             v1::CheckDatabaseResponse* response) override {
+    response->set_ok(sound);
+    if (!sound) response->add_findings("tuning 3: checksum differs");
+    return error;
+  }
 
   TempDir folder_;
   mutable Mutex mutex_;

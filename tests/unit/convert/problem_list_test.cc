@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <sstream>
 #include <string>
@@ -14,7 +15,9 @@
 namespace convtune {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 ProblemList Read(const std::string& text, const ProblemOverrides& overrides = {}) {
   std::istringstream in(text);
@@ -151,7 +154,7 @@ TEST(ProblemListTest, AnEmptyListIsAnError) {
 TEST(ProblemListTest, AHeaderAloneOfWhatIsWantedIsANotice) {
   const ProblemList list = Read("problem,misses,environment_text\n");
   EXPECT_TRUE(list.errors.empty());
-  EXPECT_THAT(list.notices, testing::ElementsAre("list: nothing is wanted"));
+  EXPECT_THAT(list.notices, ElementsAre("list: nothing is wanted"));
 }
 
 TEST(ProblemListTest, ALineOfTenMegabytesIsOneShortError) {
@@ -221,6 +224,170 @@ TEST(ProblemListTest, AModelIsRefusedWithTheCommandThatListsIt) {
 TEST(ProblemListTest, ADirectoryIsRefused) {
   EXPECT_EQ(ReadProblemListFile(testing::TempDir(), {}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// The only error; fails if there is not just one.
+std::string OnlyError(const ProblemList& list) {
+  EXPECT_TRUE(list.rows.empty());
+  if (list.errors.size() != 1) {
+    ADD_FAILURE() << list.errors.size() << " errors";
+    return "";
+  }
+  return list.errors[0].source + ": " + list.errors[0].message;
+}
+
+// Some text form with commas, in quotes.
+constexpr char kQuoted[] = "\"fwd,x=1x64x7x7,w=64x64x3x3,pad=1,f16\"";
+
+TEST(ProblemListCsvTest, AColumnOfProblemsIsAListOfThem) {
+  const std::string text = kQuoted;
+  const ProblemList list = Read("problem,environment,misses,last_error\n" + text +
+                                ",nvidia-h200,7,\"a, b\"\n" + text + ",nvidia-h200,,\n");
+  ASSERT_TRUE(list.errors.empty()) << list.errors[0].message;
+  ASSERT_EQ(list.rows.size(), 2U);
+  EXPECT_EQ(list.rows[0].problem, Parsed("fwd,x=1x64x7x7,w=64x64x3x3,pad=1,f16"));
+  EXPECT_EQ(list.rows[0].count, 7);
+  EXPECT_EQ(list.rows[0].source, "list:2");
+  EXPECT_EQ(list.rows[1].count, 1);
+  EXPECT_THAT(list.notices, ElementsAre("ignored columns: environment, last_error"));
+  // What `convtune wanted --csv` prints: its reader has chosen none of the columns.
+  EXPECT_THAT(
+      Read("problem,environment,misses,environment_text\n" + text + ",nvidia-h200,7,\n").notices,
+      IsEmpty());
+}
+
+TEST(ProblemListCsvTest, OverridesReplaceWhatRowsSay) {
+  const ProblemList list =
+      Read("problem\n\"fwd,x=32x4x9x9,w=8x4x3x3,f16\"\n",
+           {Operation::kBwdData, DataType::kBF16, TensorLayout::kNhwc, {2, 3}});
+  ASSERT_TRUE(list.errors.empty()) << list.errors[0].message;
+  ASSERT_EQ(list.rows.size(), 2u);
+  EXPECT_EQ(list.rows[0].problem, Parsed("bwd_data,x=2x4x9x9,w=8x4x3x3,bf16,nhwc"));
+  EXPECT_EQ(list.rows[1].problem, Parsed("bwd_data,x=3x4x9x9,w=8x4x3x3,bf16,nhwc"));
+}
+
+TEST(ProblemListCsvTest, NamesAreCaseInsensitiveAndAnyLineEndWillDo) {
+  const ProblemList list = Read("\xEF\xBB\xBF Count , PROBLEM\r\n\r\n# a remark\r\n 3, " +
+                                std::string(kQuoted) + " \r\n");
+  ASSERT_TRUE(list.errors.empty()) << list.errors[0].message;
+  ASSERT_EQ(list.rows.size(), 1u);
+  EXPECT_EQ(list.rows[0].count, 3);
+  EXPECT_EQ(list.rows[0].source, "list:4");
+}
+
+TEST(ProblemListCsvTest, BadRowsDoNotHideGoodOnes) {
+  const ProblemList list =
+      Read("problem,count\n" + std::string(kQuoted) + ",1\nfwd,x,1\n" + kQuoted + ",2");
+  EXPECT_EQ(list.rows.size(), 2u);
+  ASSERT_EQ(list.errors.size(), 1u);
+  EXPECT_EQ(list.errors[0].source, "list:3");
+}
+
+TEST(ProblemListCsvTest, MalformedRowsNameLineColumnAndRule) {
+  const std::string text = kQuoted;
+  const struct {
+    std::string row;
+    const char* message;
+  } kInputs[] = {
+      {text, "row: must have 2 columns as the header, has 1"},
+      {text + ",1,", "row: must have 2 columns as the header, has 3"},
+      {"nonsense,1", "column problem: "},
+      {"\"fwd,x=1x4x9x2,w=8x4x3x3\",1", "column problem: x_dims[3]: output vanishes"},
+      {",1", "column problem: "},
+      {text + ",one", "column count: \"one\" is not a whole number"},
+      {text + ",0", "column count: must be at least 1, is 0"},
+      {text + ",-3", "column count: must be at least 1, is -3"},
+      {text + ",99999999999999999999", "column count: "},
+      {"\"fwd,x=1,1", "row: a quoted field must be closed"},
+      {text + "x,1", "row: a quoted field must be closed"},
+      {text + ",1\xFF", "line: must be UTF-8 without control characters"},
+      {text + ",\x01", "line: must be UTF-8 without control characters"},
+  };
+  for (const auto& input : kInputs) {
+    EXPECT_THAT(OnlyError(Read("problem,count\n" + input.row + "\n")),
+                HasSubstr(std::string("list:2: ") + input.message))
+        << input.row;
+  }
+}
+
+TEST(ProblemListCsvTest, TheEnvironmentThatAProblemIsWantedForIsRead) {
+  const ProblemList list = Read(
+      "problem,environment_text,misses\n"
+      "\"fwd,x=1x1x1x1,w=1x1x1x1\",\"nvidia-h200,cudnn=9.12.0\",3\n"
+      "\"fwd,x=2x1x1x1,w=1x1x1x1\",,3\n");
+  ASSERT_EQ(list.rows.size(), 2U);
+  EXPECT_EQ(list.rows[0].environment, "nvidia-h200,cudnn=9.12.0");
+  EXPECT_EQ(list.rows[0].count, 3);
+  EXPECT_EQ(list.rows[1].environment, "");
+  EXPECT_THAT(list.notices, IsEmpty());
+}
+
+TEST(ProblemListCsvTest, AnErrorHasTheColumnsNameInTheFile) {
+  EXPECT_THAT(OnlyError(Read("problem,misses\n" + std::string(kQuoted) + ",zero\n")),
+              HasSubstr("list:2: column misses: \"zero\" is not a whole number"));
+}
+
+TEST(ProblemListCsvTest, ADoubledColumnIsOneErrorWhateverFollows) {
+  EXPECT_THAT(OnlyError(Read("problem,count,misses\n" + std::string(kQuoted) + ",1,1\n")),
+              HasSubstr("list:1: column misses: given twice"));
+}
+
+TEST(ProblemListCsvTest, QuotesMayHoldCommasAndQuotes) {
+  const ProblemList list =
+      Read("problem,\"a, b\"\n" + std::string(kQuoted) + " ,\"c \"\"d\"\", e\"\n");
+  EXPECT_EQ(list.rows.size(), 1U);
+  EXPECT_THAT(list.notices, ElementsAre("ignored columns: a, b"));
+}
+
+ProblemRow Row(const std::string& text, int64_t count, const std::string& source) {
+  return {ConvProblem::Parse(text).value(), count, source};
+}
+
+TEST(ProblemOrderTest, FlopsAreTwoForEachMultiplication) {
+  const auto problem = ConvProblem::Parse("fwd,x=2x4x5x5,w=6x2x3x3,pad=1,groups=2").value();
+  EXPECT_EQ(EstimatedFlops(problem), 2.0 * (2 * 6 * 5 * 5) * (2 * 3 * 3));
+}
+
+TEST(ProblemOrderTest, CountTimesFlopsDecides) {
+  const std::vector<ProblemRow> ordered = MostWorkFirst(
+      {Row("fwd,x=1x8x8x8,w=8x8x1x1", 1, "a"), Row("fwd,x=2x8x8x8,w=8x8x1x1", 1, "b"),
+       Row("fwd,x=1x8x8x8,w=8x8x3x3,pad=1", 1, "c"), Row("fwd,x=4x8x8x8,w=8x8x1x1", 3, "d")});
+  std::string sources;
+  for (const ProblemRow& row : ordered) sources += row.source;
+  EXPECT_EQ(sources, "dcba");
+}
+
+TEST(ProblemOrderTest, DoublesAreOneWithTheirCountsTogether) {
+  const std::vector<ProblemRow> ordered =
+      MostWorkFirst({Row("fwd,x=1x8x8x8,w=8x8x1x1", 2, "a"), Row("fwd,x=1x8x8x8,w=8x8x3x3", 1, "b"),
+                     Row("fwd,x=1x8x8x8,w=8x8x1x1,pad=0", 40, "c")});
+  ASSERT_EQ(ordered.size(), 2U);
+  EXPECT_EQ(ordered[0].source, "a");
+  EXPECT_EQ(ordered[0].count, 42);
+}
+
+TEST(ProblemOrderTest, DistinctRowsKeepTheOrderOfTheList) {
+  const std::vector<ProblemRow> rows =
+      Distinct({Row("fwd,x=1x8x8x8,w=8x8x1x1", 2, "a"), Row("fwd,x=1x8x8x8,w=8x8x3x3", 1, "b"),
+                Row("fwd,x=1x8x8x8,w=8x8x1x1", 3, "c")});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].source, "a");
+  EXPECT_EQ(rows[0].count, 5);
+  EXPECT_EQ(rows[1].source, "b");
+}
+
+TEST(ProblemOrderTest, CountsDoNotOverflow) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(MostWorkFirst({Row("fwd,x=1x8x8x8,w=8x8x1x1", kMost, "a"),
+                           Row("fwd,x=1x8x8x8,w=8x8x1x1", kMost, "b")})[0]
+                .count,
+            kMost);
+}
+
+TEST(ProblemOrderTest, EqualsKeepTheOrderOfTheList) {
+  const std::vector<ProblemRow> ordered = MostWorkFirst(
+      {Row("bwd_data,x=1x8x8x8,w=8x8x1x1", 1, "a"), Row("fwd,x=1x8x8x8,w=8x8x1x1", 1, "b")});
+  EXPECT_EQ(ordered[0].source, "a");
 }
 
 }  // namespace

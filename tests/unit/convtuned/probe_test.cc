@@ -44,12 +44,12 @@ const char kProfile[] =
     R"({"name":"profile:nvidia-l4","environment":"profile:nvidia-l4,cc=8.9,sms=58,)"
     R"(cudnn=9.19.0,lib=full","gpu_model":"NVIDIA L4","memory_bytes":1,"error":""})";
 
-// A worker that answers to --devices and --profile with these lines.
+// A worker that answers to --devices and --profile with this line.
 class FakeWorker {
  public:
   FakeWorker(const std::string& gpus, const std::string& profile) {
-    std::ofstream(dir_.path("gpus")) << gpus;
-    std::ofstream(dir_.path("profile")) << profile;
+    std::ofstream(dir_.path("gpus")) << gpus << "\n";
+    std::ofstream(dir_.path("profile")) << profile << "\n";
     std::ofstream(path()) << "#!/bin/sh\ncase \"$*\" in\n*--profile*) cat " << dir_.path("profile")
                           << ";;\n*) cat " << dir_.path("gpus") << ";;\nesac\n";
     chmod(path().c_str(), 0755);
@@ -92,7 +92,7 @@ TEST(ParseProbeLine, RefusesWhatIsNotSuchAnObject) {
 }
 
 TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
-  const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
+  const FakeWorker worker(kDevice, kProfile);
   const ProbeResult result =
       Probe({.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json"}});
   EXPECT_THAT(result.left_out, IsEmpty());
@@ -103,7 +103,7 @@ TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
 }
 
 TEST(ProbeDevices, ResultsCarryTheNodesName) {
-  const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
+  const FakeWorker worker(kDevice, kProfile);
   const ProbeResult named = Probe({.worker = worker.path(),
                                    .devices = "all",
                                    .profiles = {"/p/l4.json"},
@@ -119,8 +119,7 @@ TEST(ProbeDevices, ResultsCarryTheNodesName) {
 }
 
 TEST(ProbeDevices, LeavesOutWhatFailsAndSaysWhy) {
-  const FakeWorker worker(std::string(R"({"name":"gpu:0","error":"broken"})") + "\n",
-                          std::string(kProfile) + "\n");
+  const FakeWorker worker(R"({"name":"gpu:0","error":"broken"})", kProfile);
   const ProbeResult result =
       Probe({.worker = worker.path(), .devices = "all", .profiles = {"/p/l4.json", "/p/l4.json"}});
   ASSERT_EQ(result.devices.size(), 1u);
@@ -128,8 +127,8 @@ TEST(ProbeDevices, LeavesOutWhatFailsAndSaysWhy) {
 }
 
 TEST(ProbeDevices, WhatWasAskedForByNameIsToldFromWhatWasNot) {
-  const std::string broken = R"({"name":"gpu:0","error":"broken"})";
-  const FakeWorker worker(broken + "\n", R"({"name":"profile:l4","error":"no cuDNN"})");
+  const FakeWorker worker(R"({"name":"gpu:0","error":"broken"})",
+                          R"({"name":"profile:l4","error":"no cuDNN"})");
   ProbeOptions options{.worker = worker.path(), .devices = "0", .profiles = {"/p/l4.json"}};
   EXPECT_THAT(WordsOf(Probe(options)),
               ElementsAre("gpu:0: broken, asked for", "profile:l4: no cuDNN, asked for"));
@@ -159,7 +158,7 @@ TEST(ProbeDevices, WithoutAWorkerThereAreNone) {
 
 TEST(ProbeDevices, AnotherCudnnMakesAnotherDeviceOfTheSameGpu) {
   const auto with = [](const std::string& cudnn) {
-    return absl::StrReplaceAll(kDevice, {{"cudnn=9.19.0", "cudnn=" + cudnn}}) + "\n";
+    return absl::StrReplaceAll(kDevice, {{"cudnn=9.19.0", "cudnn=" + cudnn}});
   };
   const FakeWorker older(with("9.19.0"), ""), newer(with("9.28.1"), "");
   ProbeResult result;

@@ -42,14 +42,6 @@ TEST(MakeAnswer, OneTuningAnswersEveryWorkspaceLimit) {
   EXPECT_EQ(AnswerOf(tuning, Workspace(4095)).candidate_count(), 3);
 }
 
-TEST(MakeAnswer, DeterminismLeavesOutTheFasterOne) {
-  Candidate fast = Timed(1, 10);
-  fast.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
-  Constraints constraints;
-  constraints.deterministic = true;
-  EXPECT_EQ(EngineOf(AnswerOf(TuningOf({Timed(0, 30), fast}), constraints).winner()), 0);
-}
-
 // 1 is the fastest when launched, 2 when replayed; 0 was left behind in the race.
 Tuning ReplayedTuning() {
   const auto replay = [](double median) {
@@ -81,32 +73,12 @@ TEST(MakeAnswer, GraphLaunchIsRankedByReplays) {
   EXPECT_EQ(answer.note(), "");
 }
 
-TEST(MakeAnswer, WhatCannotBeCapturedIsNoAnswerForGraphLaunch) {
-  Tuning tuning = ReplayedTuning();
-  for (Candidate& candidate : tuning.candidates) {
-    if (EngineOf(candidate) == 2) candidate.capture = CaptureSupport::kNo;
-  }
-  Constraints constraints;
-  constraints.launch = LaunchMode::kGraphCapture;
-  EXPECT_EQ(EngineOf(AnswerOf(tuning, constraints).winner()), 1);
-}
-
 TEST(MakeAnswer, SaysThatTimesWereNotTakenInTheStateAskedFor) {
   Constraints constraints;
   constraints.cache_state = CacheState::kCold;
   const v1::Answer answer = AnswerOf(ReplayedTuning(), constraints);
   EXPECT_EQ(EngineOf(answer.winner()), 1);
   EXPECT_THAT(answer.note(), HasSubstr("none were taken in the state asked for"));
-}
-
-TEST(MakeAnswer, TheErrorLimitLeavesOutTheFasterOne) {
-  Candidate fast = Timed(1, 10);
-  fast.error = 0.01;
-  Candidate exact = Timed(0, 30);
-  exact.error = 0.0001;
-  Constraints constraints;
-  constraints.max_error = 0.001;
-  EXPECT_EQ(EngineOf(AnswerOf(TuningOf({exact, fast}), constraints).winner()), 0);
 }
 
 TEST(MakeAnswer, NoEligibleCandidateIsAMiss) {

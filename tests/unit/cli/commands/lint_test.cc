@@ -58,6 +58,13 @@ class LintTest : public testing::Test {
     return lint::FindingsOf({{Problem(problem), 3, "list:1"}}, input_);
   }
 
+  // The only finding.
+  lint::LintFinding Only(const std::string& problem) const {
+    const auto findings = Lint(problem);
+    EXPECT_THAT(findings, SizeIs(1));
+    return findings.empty() ? lint::LintFinding() : findings[0];
+  }
+
   lint::LintInput input_;
 };
 
@@ -98,17 +105,15 @@ TEST_F(LintTest, AFormWithLittleMoreArithmeticIsAWarning) {
   const std::string odd = "fwd,x=8x60x28x28,w=64x60x3x3,pad=1,nhwc,f16";
   Know(odd, {{.tensor_cores = false}});
   Know(kPlain, {{}});
-  ASSERT_THAT(Lint(odd), SizeIs(1));
-  EXPECT_EQ(Lint(odd)[0].severity, lint::LintSeverity::kWarning);
+  EXPECT_EQ(Only(odd).severity, lint::LintSeverity::kWarning);
 }
 
 TEST_F(LintTest, AFormWithoutTensorCoresIsNotProposed) {
   Know(kThree, {{.tensor_cores = false}});
   Know(kEight, {{.tensor_cores = false}});
-  ASSERT_THAT(Lint(kThree), SizeIs(1));
-  EXPECT_EQ(Lint(kThree)[0].proposal, "");
-  EXPECT_EQ(Lint(kThree)[0].severity, lint::LintSeverity::kNotice);
-  EXPECT_THAT(Lint(kThree)[0].message, HasSubstr("nor does one of any form"));
+  EXPECT_EQ(Only(kThree).proposal, "");
+  EXPECT_EQ(Only(kThree).severity, lint::LintSeverity::kNotice);
+  EXPECT_THAT(Only(kThree).message, HasSubstr("nor does one of any form"));
 }
 
 TEST_F(LintTest, CopiesForTensorCoresAreHeldAgainstAFormThatDoesWithout) {
@@ -118,17 +123,15 @@ TEST_F(LintTest, CopiesForTensorCoresAreHeldAgainstAFormThatDoesWithout) {
   Know(kPlain, {{.workspace = kCopy}});
   EXPECT_THAT(Lint(odd), IsEmpty()) << "padded it has copies too";
   Know(kPlain, {{.workspace = kCopy}, {.workspace = 7}});
-  ASSERT_THAT(Lint(odd), SizeIs(1));
-  EXPECT_EQ(Lint(odd)[0].kind, "tensor-cores");
-  EXPECT_EQ(Lint(odd)[0].severity, lint::LintSeverity::kWarning);
-  EXPECT_EQ(Lint(odd)[0].message,
+  EXPECT_EQ(Only(odd).kind, "tensor-cores");
+  EXPECT_EQ(Only(odd).severity, lint::LintSeverity::kWarning);
+  EXPECT_EQ(Only(odd).message,
             "all candidates on tensor cores (1 of 2) need at least 771.8 KiB of workspace; with 63 "
             "input channels padded to 64: 2 of 2, one with 7 B of workspace");
-  EXPECT_EQ(Lint(odd)[0].proposal, Problem(kPlain).ToText());
+  EXPECT_EQ(Only(odd).proposal, Problem(kPlain).ToText());
   // Where the other layout does without, it is the layout's finding alone.
   Know(lint::OtherLayout(Problem(odd))->ToText(), {{}});
-  ASSERT_THAT(Lint(odd), SizeIs(1));
-  EXPECT_EQ(Lint(odd)[0].kind, "layout");
+  EXPECT_EQ(Only(odd).kind, "layout");
 }
 
 TEST_F(LintTest, WithoutTf32AnF32ConvolutionHasNoTensorCores) {
@@ -137,10 +140,9 @@ TEST_F(LintTest, WithoutTf32AnF32ConvolutionHasNoTensorCores) {
   Know(kPlain, {{}});
   EXPECT_THAT(Lint(wide), IsEmpty());
   input_.no_tf32 = true;
-  ASSERT_THAT(Lint(wide), SizeIs(1));
-  EXPECT_EQ(Lint(wide)[0].proof[0].words,
+  EXPECT_EQ(Only(wide).proof[0].words,
             "1 candidate, 0 on tensor cores, first graph:eng2 with no workspace");
-  EXPECT_EQ(Lint(wide)[0].proposal, Problem(kPlain).ToText());
+  EXPECT_EQ(Only(wide).proposal, Problem(kPlain).ToText());
 }
 
 TEST_F(LintTest, CandidatesThatCannotBeBuiltProveNothing) {
@@ -181,18 +183,16 @@ TEST_F(LintTest, AWorkspaceBeyondTheLimitIsAnErrorWhereNothingKeepsIt) {
   Know(kPlain, {{.workspace = 1001}, {.workspace = 2000}, {.workspace = 1000}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
   input_.max_workspace = 1000;
-  ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kWarning);
-  EXPECT_THAT(Lint(kPlain)[0].proof.back().words, HasSubstr("graph:eng3 with 1000 B"));
+  EXPECT_EQ(Only(kPlain).severity, lint::LintSeverity::kWarning);
+  EXPECT_THAT(Only(kPlain).proof.back().words, HasSubstr("graph:eng3 with 1000 B"));
   input_.max_workspace = 999;
-  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
-  EXPECT_EQ(Lint(kPlain)[0].kind, "workspace");
+  EXPECT_EQ(Only(kPlain).severity, lint::LintSeverity::kError);
+  EXPECT_EQ(Only(kPlain).kind, "workspace");
 }
 
 TEST_F(LintTest, AWorkspaceALittleBeyondTheLimitIsNamedInBytes) {
   Know(kPlain, {{.workspace = (int64_t{1} << 30) + 5}, {}});
-  ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].message,
+  EXPECT_EQ(Only(kPlain).message,
             "cuDNN's first choice needs 1073741829 B of workspace, more than 1073741824 B");
 }
 
@@ -200,54 +200,47 @@ TEST_F(LintTest, OneDeterministicCandidateIsEnough) {
   Know(kPlain, {{.deterministic = false}, {}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
   Know(kPlain, {{.deterministic = false}, {.deterministic = false}});
-  ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].kind, "nondeterministic");
+  EXPECT_EQ(Only(kPlain).kind, "nondeterministic");
 }
 
 TEST_F(LintTest, AFirstChoiceThatIsCompiledIsNoticed) {
   Know(kPlain, {{}, {.compiled = true}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
   Know(kPlain, {{.compiled = true}, {}});
-  ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kNotice);
-  EXPECT_THAT(Lint(kPlain)[0].proof.back().words, HasSubstr("graph:eng2"));
+  EXPECT_EQ(Only(kPlain).severity, lint::LintSeverity::kNotice);
+  EXPECT_THAT(Only(kPlain).proof.back().words, HasSubstr("graph:eng2"));
   Know(kPlain, {{.compiled = true}});
-  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kWarning);
+  EXPECT_EQ(Only(kPlain).severity, lint::LintSeverity::kWarning);
 }
 
 TEST_F(LintTest, EnginesOfLastResortAreAnError) {
   Know(kPlain, {{.last_resort = true}, {}});
   EXPECT_THAT(Lint(kPlain), IsEmpty());
   Know(kPlain, {{.status = v1::CANDIDATE_STATUS_UNSUPPORTED}, {.last_resort = true}});
-  ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].kind, "last-resort");
-  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
+  EXPECT_EQ(Only(kPlain).kind, "last-resort");
+  EXPECT_EQ(Only(kPlain).severity, lint::LintSeverity::kError);
 }
 
 TEST_F(LintTest, NothingThatCanBeBuiltIsAnError) {
   Know(kPlain, {{.status = v1::CANDIDATE_STATUS_UNSUPPORTED}});
-  ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].message, "cuDNN lists nothing for it that can be built");
-  EXPECT_EQ(Lint(kPlain)[0].kind, "no-candidate");
-  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
+  EXPECT_EQ(Only(kPlain).message, "cuDNN lists nothing for it that can be built");
+  EXPECT_EQ(Only(kPlain).kind, "no-candidate");
+  EXPECT_EQ(Only(kPlain).severity, lint::LintSeverity::kError);
 }
 
 TEST_F(LintTest, AListThatIsMissingIsAnErrorWithItsReason) {
-  ASSERT_THAT(Lint(kPlain), SizeIs(1));
-  EXPECT_EQ(Lint(kPlain)[0].severity, lint::LintSeverity::kError);
-  EXPECT_THAT(Lint(kPlain)[0].message, HasSubstr("no list of its candidates: the daemon keeps"));
+  EXPECT_EQ(Only(kPlain).severity, lint::LintSeverity::kError);
+  EXPECT_THAT(Only(kPlain).message, HasSubstr("no list of its candidates: the daemon keeps"));
   input_.failures[Problem(kPlain).ToText()] = "the worker died: signal 11";
-  EXPECT_EQ(Lint(kPlain)[0].message,
-            "there is no list of its candidates: the worker died: signal 11");
+  EXPECT_EQ(Only(kPlain).message, "there is no list of its candidates: the worker died: signal 11");
 }
 
 TEST_F(LintTest, CandidatesOnTensorCoresAloneAreNoneWithoutTf32) {
   const std::string wide = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,f32";
   Know(wide, {{}, {}});
   input_.no_tf32 = true;
-  ASSERT_THAT(Lint(wide), SizeIs(1));
-  EXPECT_EQ(Lint(wide)[0].kind, "no-candidate");
-  EXPECT_EQ(Lint(wide)[0].message, "cuDNN lists nothing for it without tensor cores");
+  EXPECT_EQ(Only(wide).kind, "no-candidate");
+  EXPECT_EQ(Only(wide).message, "cuDNN lists nothing for it without tensor cores");
 }
 
 TEST_F(LintTest, WhatAProgramSettledOnIsNoList) {
@@ -314,11 +307,10 @@ TEST(FormsTest, PaddedChannelsAreNamedWithTheirNumbers) {
 TEST_F(LintTest, AMatrixProductWithALeanFirstChoiceOnTensorCoresIsANotice) {
   const std::string patches = "fwd,x=8x3x224x224,w=96x3x4x4,stride=4,nhwc,f16";
   Know(patches, {{}});
-  ASSERT_THAT(Lint(patches), SizeIs(1));
-  EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kNotice);
+  EXPECT_EQ(Only(patches).severity, lint::LintSeverity::kNotice);
   Know(patches, {{.workspace = int64_t{1} << 30}, {}});
-  EXPECT_EQ(Lint(patches)[0].kind, "matrix-product");
-  EXPECT_EQ(Lint(patches)[0].severity, lint::LintSeverity::kWarning);
+  EXPECT_EQ(Only(patches).kind, "matrix-product");
+  EXPECT_EQ(Only(patches).severity, lint::LintSeverity::kWarning);
 }
 
 TEST_F(LintTest, TextEndsWithASumOfEachKindAndShowsTheProposedFormAlone) {

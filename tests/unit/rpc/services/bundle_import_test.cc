@@ -241,19 +241,16 @@ TEST_F(BundleImportTest, AStateDirectoryThatIsNotThereIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(Import(db::bundle::BundleOf({})).status()));
 }
 
-// Rows that a liar would write into a bundle whose checksums are right.
+// Rows that a liar would write into a bundle whose checksums are right: numbers and lengths beyond
+// all bounds. Each rule is tried in bundle_codec_test.cc.
 std::vector<std::function<void(v1::Tuning*)>> Lies() {
   std::vector<std::function<void(v1::Tuning*)>> lies = {
       [](auto* row) { row->set_environment_number(-1); },
       [](auto* row) { row->set_environment_number(1 << 30); },
-      [](auto* row) { row->set_problem_text(""); },
-      [](auto* row) { row->set_problem_text("/etc/passwd"); },
-      [](auto* row) { row->set_problem_text("../../convtune.db"); },
       [](auto* row) { row->set_problem_text(std::string(1 << 20, 'x')); },
       [](auto* row) { row->set_problem_text("fwd,x=99999999999999999999x1x1x1,w=1x1x1x1"); },
       [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(1 << 30)); },
       [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(-1)); },
-      [](auto* row) { row->clear_candidates(); },
       [](auto* row) { row->mutable_conditions()->set_other_processes(2); },
       [](auto* row) { row->mutable_conditions()->set_mps(true); },
       [](auto* row) { row->mutable_tune_time()->set_seconds(INT64_MAX); },
@@ -267,25 +264,15 @@ std::vector<std::function<void(v1::Tuning*)>> Lies() {
       },
   };
   const std::vector<std::function<void(v1::Candidate*)>> of_candidates = {
-      [](auto* c) { c->clear_kind(); },
       [](auto* c) { c->mutable_engine_config()->add_knob_types(99); },
-      [](auto* c) {
-        c->mutable_engine_config()->add_knob_types(-1);
-        c->mutable_engine_config()->add_knob_values(1);
-      },
       [](auto* c) { c->set_status(static_cast<v1::CandidateStatus>(-5)); },
       [](auto* c) { c->add_numerical_notes(static_cast<v1::NumericalNote>(-1)); },
       [](auto* c) { c->add_behavior_notes(static_cast<v1::BehaviorNote>(1 << 20)); },
-      [](auto* c) { c->set_workspace_bytes(INT64_MIN); },
       [](auto* c) { c->set_heuristic_rank(INT32_MIN); },
       [](auto* c) { c->set_mode_a_place(-1); },
       [](auto* c) { c->set_mode_b_place(32768); },
       [](auto* c) { c->set_fallback_place(INT32_MAX); },
       [](auto* c) { c->set_median_us(std::numeric_limits<float>::max()); },
-      [](auto* c) { c->set_median_us(-0.5F); },
-      [](auto* c) { c->set_q1_us(std::numeric_limits<float>::infinity()); },
-      [](auto* c) { c->set_q3_us(std::numeric_limits<float>::quiet_NaN()); },
-      [](auto* c) { c->set_find_us(-std::numeric_limits<float>::infinity()); },
       [](auto* c) { c->set_sample_count(INT32_MAX); },
       [](auto* c) { c->set_sample_count(INT32_MIN); },
       [](auto* c) { c->set_samples_ns(3, INT64_MIN); },

@@ -67,6 +67,11 @@ TEST_F(FlagsTest, DefaultsAreComplete) {
   EXPECT_EQ(flags.drain_timeout, absl::Seconds(10));
   EXPECT_FALSE(flags.once);
   EXPECT_FALSE(flags.json_log);
+  EXPECT_EQ(flags.publish.floor, Evidence::kObserved);
+  EXPECT_FALSE(flags.publish.auto_promote);
+  EXPECT_FALSE(flags.publish.tune_wanted);
+  EXPECT_FALSE(flags.publish.open_to_all);
+  EXPECT_EQ(flags.publish.wanted_budget, absl::Seconds(10));
 }
 
 TEST_F(FlagsTest, FlagBeatsEnvironmentBeatsConfigBeatsDefault) {
@@ -256,15 +261,6 @@ TEST_F(FlagsTest, HelpHasWhatIsSetOftenFirst) {
     EXPECT_GT(help.find(flag), seldom) << flag;
     EXPECT_LT(help.find(flag), help.find("With --once:")) << flag;
   }
-}
-
-TEST_F(FlagsTest, PublishingIsCautiousByDefault) {
-  const Flags flags = Parse({});
-  EXPECT_EQ(flags.publish.floor, Evidence::kObserved);
-  EXPECT_FALSE(flags.publish.auto_promote);
-  EXPECT_FALSE(flags.publish.tune_wanted);
-  EXPECT_FALSE(flags.publish.open_to_all);
-  EXPECT_EQ(flags.publish.wanted_budget, absl::Seconds(10));
 }
 
 TEST_F(FlagsTest, PublishingIsReadFromEveryPlace) {

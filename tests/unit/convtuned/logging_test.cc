@@ -1,8 +1,6 @@
 #include "proto/monitoring/log.h"
 
 #include <fcntl.h>
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -10,6 +8,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -30,10 +29,7 @@ std::string Log(bool json, const std::string& message) {
 }
 
 std::string Field(const std::string& line, const std::string& name) {
-  google::protobuf::Struct object;
-  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(line, &object).ok()) << line;
-  const auto found = object.fields().find(name);
-  return found == object.fields().end() ? "(none)" : found->second.string_value();
+  return nlohmann::json::parse(line).value(name, "(none)");
 }
 
 TEST(JsonLog, LineHasTimeLevelAndMessage) {

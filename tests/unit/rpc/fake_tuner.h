@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutex.h"
-#include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
@@ -47,20 +46,11 @@ class FakeTuner : public tuner::Tuner {
   size_t rows = 1;
   // Given by every method that can fail, if it is not OK.
   absl::Status failure;
-  std::vector<Tuning> imported;
-  std::vector<Ban> bans;           // each of 7 tunings
-  int64_t unpinned_fleet_pin = 0;  // that was asked for last, as the next one
-  int64_t deleted_fleet_ban = 0;
+  std::vector<Ban> bans;          // each of 7 tunings
+  int64_t deleted_fleet_ban = 0;  // that was asked for last
 
-  absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(
-      const db::TuningSource& next) override {
-    v1::ApplyTuningsResponse counts;
-    while (true) {
-      ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
-      if (!record.has_value()) return counts;
-      imported.push_back(std::move(record->tuning));
-      counts.set_taken_count(counts.taken_count() + 1);
-    }
+  absl::StatusOr<v1::ApplyTuningsResponse> ApplyFleetTunings(const db::TuningSource&) override {
+    return v1::ApplyTuningsResponse();
   }
 
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override {
@@ -169,16 +159,8 @@ class FakeTuner : public tuner::Tuner {
     if (!failure.ok()) return failure;
     return only_from_fleet ? 1 : static_cast<int64_t>(problems.size());
   }
-  absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource& next) override {
-    if (!failure.ok()) return failure;
-    v1::ImportBundleResponse counts;
-    while (true) {
-      auto record = next();
-      if (!record.ok()) return record.status();
-      if (!record->has_value()) return counts;
-      imported.push_back(std::move((*record)->tuning));
-      counts.set_taken_count(counts.taken_count() + 1);
-    }
+  absl::StatusOr<v1::ImportBundleResponse> ImportTunings(const db::TuningSource&) override {
+    return v1::ImportBundleResponse();
   }
   absl::StatusOr<Pin> PutPin(const std::string&, const ConvProblem& problem,
                              const CandidatePattern& candidate, const std::string& reason,
@@ -192,8 +174,7 @@ class FakeTuner : public tuner::Tuner {
     }
     return pin;
   }
-  absl::Status DeletePin(const std::string&, const ConvProblem&, int64_t fleet_pin) override {
-    unpinned_fleet_pin = fleet_pin;
+  absl::Status DeletePin(const std::string&, const ConvProblem&, int64_t) override {
     return failure;
   }
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string&) override {

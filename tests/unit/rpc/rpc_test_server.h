@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "convtune/v1/maintenance_service.grpc.pb.h"
@@ -77,17 +78,21 @@ std::vector<std::string> BadFields(const grpc::Status& status);
 grpc::Status SendRaw(const TestServer& server, const std::string& method, const std::string& bytes,
                      std::string* reply = nullptr);
 
-// One call of a method of a stub.
-template <typename Stub, typename Request, typename Response, typename Method>
-grpc::Status Invoke(Stub& stub, Method method, const Request& request, Response* response) {
+template <typename Stub, typename Request, typename Response>
+using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
+
+template <typename Stub, typename Request, typename Response>
+grpc::Status Invoke(Stub& stub, Method<Stub, Request, Response> method,
+                    const std::type_identity_t<Request>& request, Response* response) {
   grpc::ClientContext context;
   return (stub.*method)(&context, request, response);
 }
 
 // What `rows` gives of all pages of a method, each of which a client takes that was
 // told nothing of sizes.
-template <typename Response, typename Stub, typename Method, typename Request, typename Rows>
-std::vector<std::string> AllPages(Stub& stub, Method method, Request request, const Rows& rows) {
+template <typename Stub, typename Request, typename Response, typename Rows>
+std::vector<std::string> AllPages(Stub& stub, Method<Stub, Request, Response> method,
+                                  std::type_identity_t<Request> request, const Rows& rows) {
   std::vector<std::string> all;
   int pages = 0;
   do {

@@ -2,8 +2,6 @@
 #include "client/cli/calls/answers.h"
 
 #include <gmock/gmock.h>
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <google/rpc/error_details.pb.h>
 #include <google/rpc/status.pb.h>
 #include <gtest/gtest.h>
@@ -12,7 +10,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/input/problem_args.h"
+#include "proto/model/problem/conv_problem.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::calls {
@@ -22,12 +25,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-google::protobuf::Struct ParseJson(const std::string& text) {
-  google::protobuf::Struct document;
-  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(text, &document).ok()) << text;
-  return document;
-}
 
 class BatchTest : public DaemonTest {
  protected:
@@ -145,21 +142,16 @@ TEST_F(BatchTest, JsonHoldsEveryRow) {
   daemon_.misses["x=1x16x"] = v1::MISS_REASON_NOT_FOUND;
   const RunResult result =
       Get({"--file", "-", "--json"}, ProblemText(8) + "\n" + ProblemText(16) + "\nnonsense\n");
-  const auto document = ParseJson(result.out).fields();
-  EXPECT_EQ(document.at("environment").struct_value().fields().at("name").string_value(),
-            "nvidia-h200");
-  const auto& results = document.at("results").list_value();
-  ASSERT_EQ(results.values_size(), 2);
-  const auto& first = results.values(0).struct_value().fields();
-  EXPECT_EQ(first.at("row").string_value(), "stdin:1");
-  const auto& answer = first.at("answer").struct_value().fields();
-  EXPECT_EQ(answer.at("winner").struct_value().fields().at("text").string_value(),
-            "graph:eng34,k2=5");
-  EXPECT_EQ(answer.at("candidateCount").number_value(), 41);
-  EXPECT_EQ(results.values(1).struct_value().fields().count("miss"), 1U);
-  const auto& invalid = document.at("invalid").list_value();
-  ASSERT_EQ(invalid.values_size(), 1);
-  EXPECT_EQ(invalid.values(0).struct_value().fields().at("row").string_value(), "stdin:3");
+  const auto document = nlohmann::json::parse(result.out);
+  EXPECT_EQ(document["environment"]["name"], "nvidia-h200");
+  const auto& results = document["results"];
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0]["row"], "stdin:1");
+  EXPECT_EQ(results[0]["answer"]["winner"]["text"], "graph:eng34,k2=5");
+  EXPECT_EQ(results[0]["answer"]["candidateCount"], 41);
+  EXPECT_TRUE(results[1].contains("miss"));
+  ASSERT_EQ(document["invalid"].size(), 1U);
+  EXPECT_EQ(document["invalid"][0]["row"], "stdin:3");
 }
 
 TEST_F(BatchTest, CsvHasAHeadingAndOneLineForEachRow) {
@@ -173,28 +165,13 @@ TEST_F(BatchTest, CsvHasAHeadingAndOneLineForEachRow) {
 }
 
 TEST_F(BatchTest, OptionsReachTheDaemon) {
-  Get({ProblemText(8),
-       "--max-workspace",
-       "0",
-       "--deterministic",
-       "--no-tf32",
-       "--no-winograd",
-       "--no-fft",
-       "--no-down-convert",
-       "--no-reduced-precision",
-       "--api",
-       "graph",
-       "--launch",
-       "graph",
-       "--on-miss",
-       "enqueue",
-       "--min-evidence",
-       "measured",
-       "--max-age",
-       "30m",
-       "--hints",
-       "--environment",
-       "profile:nvidia-h200"});
+  std::vector<std::string> options = absl::StrSplit(
+      "--max-workspace 0 --deterministic --no-tf32 --no-winograd --no-fft --no-down-convert "
+      "--no-reduced-precision --api graph --launch graph --on-miss enqueue --min-evidence measured "
+      "--max-age 30m --hints --environment profile:nvidia-h200",
+      ' ');
+  options.push_back(ProblemText(8));
+  Get(options);
   const v1::BatchGetRequest request = daemon_.last_get();
   EXPECT_TRUE(request.constraints().has_max_workspace_bytes());
   EXPECT_EQ(request.constraints().max_workspace_bytes(), 0);

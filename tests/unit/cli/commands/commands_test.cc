@@ -1,11 +1,10 @@
 // The verbs other than get, tune and doctor.
 #include <gmock/gmock.h>
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -20,13 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class CommandsTest : public DaemonTest {
- protected:
-  static bool IsJson(const std::string& text) {
-    google::protobuf::Struct document;
-    return google::protobuf::util::JsonStringToMessage(text, &document).ok();
-  }
-};
+class CommandsTest : public DaemonTest {};
 
 TEST_F(CommandsTest, ListReadsEveryPage) {
   for (int i = 0; i < 5; ++i) {
@@ -82,7 +75,7 @@ TEST_F(CommandsTest, ExplainShowsEveryCandidateAndWhy) {
   EXPECT_THAT(result.out, Not(HasSubstr("second line")));
   EXPECT_THAT(result.out, HasSubstr("The winner is graph:eng34,k2=5."));
   EXPECT_THAT(Run({"explain", ProblemText(8), "--csv"}).out, HasSubstr("second line"));
-  EXPECT_TRUE(IsJson(Run({"explain", ProblemText(8), "--json"}).out));
+  EXPECT_TRUE(nlohmann::json::accept(Run({"explain", ProblemText(8), "--json"}).out));
 }
 
 TEST_F(CommandsTest, ExplainOnANarrowTerminalShowsErrorsWhole) {
@@ -255,7 +248,7 @@ TEST_F(CommandsTest, EveryVerbHasJson) {
       {"version"}};
   for (std::vector<std::string> arguments : runs) {
     arguments.push_back("--json");
-    EXPECT_TRUE(IsJson(Run(arguments).out)) << arguments[0];
+    EXPECT_TRUE(nlohmann::json::accept(Run(arguments).out)) << arguments[0];
   }
 }
 
@@ -307,7 +300,7 @@ TEST_F(CommandsTest, CommonOptionsMayStandBeforeTheCommandAndBehindIt) {
                                              {"jobs", "list", "--json", address}}) {
     const RunResult result = RunProgram(arguments);
     EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_TRUE(IsJson(result.out)) << result.out;
+    EXPECT_TRUE(nlohmann::json::accept(result.out)) << result.out;
   }
   EXPECT_EQ(RunProgram({"--csv", address, "get", problem}).out.substr(0, 12), "row,problem,");
 }
@@ -359,7 +352,7 @@ TEST_F(StatsTest, CountsHitsAndMisses) {
   EXPECT_THAT(text,
               HasSubstr("look-ups         10\nhits             4 (40.0%)\nmisses           6\n"));
   const std::string json = Stats({"--json"}).out;
-  EXPECT_TRUE(IsJson(json));
+  EXPECT_TRUE(nlohmann::json::accept(json));
   EXPECT_THAT(json, HasSubstr(R"("lookups":10,"hits":4,"misses":6,"workerRequests")"));
 }
 

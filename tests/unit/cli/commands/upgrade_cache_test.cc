@@ -78,6 +78,12 @@ class CudnnCacheTest : public testing::Test {
     return upgrade::CudnnCache({cache_, "", folder_ + "/worker"}).Find("--to", name);
   }
 
+  // What is said where pip fails with this output.
+  std::string WhyNot(const std::string& name, const std::string& output) const {
+    Script("python", "cat <<'END'\n" + output + "\nEND\nexit 1");
+    return std::string(Find(name).status().message());
+  }
+
   // Entries of the cache, but for its lock.
   std::vector<std::string> Entries() const {
     std::vector<std::string> names;
@@ -260,10 +266,7 @@ TEST_F(CudnnCacheTest, APackageWithoutAPinOfCudnn9IsRefused) {
 }
 
 TEST_F(CudnnCacheTest, APackageThatPipDoesNotGetIsSaidWhy) {
-  const auto why = [this](const std::string& output) {
-    Script("python", "cat <<'END'\n" + output + "\nEND\nexit 1");
-    return std::string(Find("torch==2.99").status().message());
-  };
+  const auto why = [this](const std::string& output) { return WhyNot("torch==2.99", output); };
   EXPECT_EQ(why("ERROR: Could not find a version that satisfies the requirement torch==2.99 (from "
                 "versions: 1.13.0, 2.15.0)"),
             "--to: PyPI has no torch 2.99: it has 1.13.0 to 2.15.0");
@@ -304,10 +307,7 @@ TEST_F(CudnnCacheTest, AFolderWithoutCudnnAndNonsenseAreRefused) {
 }
 
 TEST_F(CudnnCacheTest, EachCauseForWhichAWheelDoesNotComeHasItsWords) {
-  const auto why = [this](const std::string& output) {
-    Script("python", "cat <<'END'\n" + output + "\nEND\nexit 1");
-    return std::string(Find("9.99").status().message());
-  };
+  const auto why = [this](const std::string& output) { return WhyNot("9.99", output); };
   EXPECT_EQ(why(kNoSuchVersion),
             "--to: PyPI has no nvidia-cudnn-cu13 9.99: it has 9.12.0.46 to 9.28.1.4");
   EXPECT_THAT(why(kNoNetwork), HasSubstr("PyPI cannot be reached, and no 9.99 is in " + cache_));

@@ -273,17 +273,17 @@ TEST(Accepted, BatchGetReadsEveryField) {
   EXPECT_EQ(out->demand.on_miss, jobs::OnMiss::kTune);
   EXPECT_EQ(out->demand.min_evidence, Evidence::kMeasured);
   EXPECT_TRUE(out->include_hints);
-  const Constraints constraints{0,
-                                true,
-                                true,
-                                true,
-                                true,
-                                true,
-                                true,
-                                convtune::Api::kGraph,
-                                LaunchMode::kGraphCapture,
-                                0.25,
-                                CacheState::kHot};
+  const Constraints constraints{.max_workspace_bytes = 0,
+                                .deterministic = true,
+                                .forbid_tf32 = true,
+                                .forbid_down_convert = true,
+                                .forbid_winograd = true,
+                                .forbid_fft = true,
+                                .forbid_reduced_precision_reduction = true,
+                                .api = convtune::Api::kGraph,
+                                .launch = LaunchMode::kGraphCapture,
+                                .max_error = 0.25,
+                                .cache_state = CacheState::kHot};
   EXPECT_EQ(out->demand.constraints, constraints);
   EXPECT_EQ(out->demand.options.time_budget, absl::Milliseconds(2500));
   EXPECT_EQ(out->demand.options.memory_budget_bytes, 1024);

@@ -1,17 +1,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "grpcpp/client_context.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
 namespace convtune::rpc::services {
 namespace {
 
+using Stub = v1::MaintenanceService::Stub;
+
 TEST(Maintenance, ServerInfoDescribesTheProcess) {
   TestServer server;
-  grpc::ClientContext context;
   v1::ServerInfo info;
-  ASSERT_TRUE(server.maintenance->GetServerInfo(&context, {}, &info).ok());
+  ASSERT_TRUE(Invoke(*server.maintenance, &Stub::GetServerInfo, {}, &info).ok());
   EXPECT_EQ(info.version(), CONVTUNE_VERSION);
   EXPECT_EQ(info.pid(), getpid());
   EXPECT_EQ(info.state_dir(), "/state");
@@ -25,9 +25,8 @@ TEST(Maintenance, ServerInfoDescribesTheProcess) {
 TEST(Maintenance, CheckReportsWhatTheStoreFinds) {
   TestServer server;
   server.store.findings = {"row 3"};
-  grpc::ClientContext context;
   v1::CheckDatabaseResponse response;
-  ASSERT_TRUE(server.maintenance->CheckDatabase(&context, {}, &response).ok());
+  ASSERT_TRUE(Invoke(*server.maintenance, &Stub::CheckDatabase, {}, &response).ok());
   EXPECT_FALSE(response.ok());
   ASSERT_EQ(response.findings_size(), 1);
   EXPECT_EQ(response.rows_checked(), 12);
@@ -41,16 +40,15 @@ TEST(Maintenance, BackupsAreWrittenIntoTheirFolderAlone) {
   for (const std::string& path :
        {std::string("/elsewhere.db"), std::string("below/a.db"), std::string(".."),
         folder + "/../a.db", folder + "2/a.db", std::string(".hidden")}) {
-    grpc::ClientContext context;
     request.set_path(path);
-    const grpc::Status status = server.maintenance->BackupDatabase(&context, request, &response);
+    const grpc::Status status =
+        Invoke(*server.maintenance, &Stub::BackupDatabase, request, &response);
     EXPECT_EQ(BadFields(status), std::vector<std::string>{"path"}) << path;
     EXPECT_THAT(status.error_message(), HasSubstr("--backup-dir " + folder));
   }
   for (const std::string& path : {std::string("a.db"), folder + "/a.db"}) {
-    grpc::ClientContext context;
     request.set_path(path);
-    ASSERT_TRUE(server.maintenance->BackupDatabase(&context, request, &response).ok());
+    ASSERT_TRUE(Invoke(*server.maintenance, &Stub::BackupDatabase, request, &response).ok());
     EXPECT_EQ(response.bytes(), 4096);
     EXPECT_EQ(response.path(), folder + "/a.db");
   }
@@ -59,14 +57,10 @@ TEST(Maintenance, BackupsAreWrittenIntoTheirFolderAlone) {
 TEST(Maintenance, CompactPassesTheStoresErrorOn) {
   TestServer server;
   v1::CompactDatabaseResponse response;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(server.maintenance->CompactDatabase(&context, {}, &response).ok());
-    EXPECT_EQ(response.thinned(), 3);
-  }
+  ASSERT_TRUE(Invoke(*server.maintenance, &Stub::CompactDatabase, {}, &response).ok());
+  EXPECT_EQ(response.thinned(), 3);
   server.store.failure = absl::UnavailableError("disk is full");
-  grpc::ClientContext context;
-  const grpc::Status status = server.maintenance->CompactDatabase(&context, {}, &response);
+  const grpc::Status status = Invoke(*server.maintenance, &Stub::CompactDatabase, {}, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 

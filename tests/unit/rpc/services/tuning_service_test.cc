@@ -23,6 +23,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+using Stub = v1::TuningService::Stub;
+
 int CountThreads() {
   std::ifstream status("/proc/self/status");
   std::string word;
@@ -56,10 +58,9 @@ struct Call {
 TEST(BatchGet, AnswersInRequestOrder) {
   TestServer server;
   server.tuner.answer_at_once = true;
-  grpc::ClientContext context;
   v1::BatchGetResponse response;
   const grpc::Status status =
-      server.stub->BatchGet(&context, GetRequest({kHit, kMiss, kHit}), &response);
+      Invoke(*server.stub, &Stub::BatchGet, GetRequest({kHit, kMiss, kHit}), &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   ASSERT_EQ(response.results_size(), 3);
   EXPECT_TRUE(response.results(0).has_answer());
@@ -74,9 +75,8 @@ TEST(BatchGet, RefusesWithEveryFieldAtOnce) {
   v1::BatchGetRequest request = GetRequest({kHit, "fwd,wat=1"});
   request.set_environment("H 200");
   request.set_on_miss(static_cast<v1::OnMiss>(9));
-  grpc::ClientContext context;
   v1::BatchGetResponse response;
-  const grpc::Status status = server.stub->BatchGet(&context, request, &response);
+  const grpc::Status status = Invoke(*server.stub, &Stub::BatchGet, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(BadFields(status),
               testing::IsSupersetOf({"environment", "problems[1].text", "on_miss"}));
@@ -84,10 +84,10 @@ TEST(BatchGet, RefusesWithEveryFieldAtOnce) {
 
 TEST(BatchGet, ManyViolationsStillReachTheCaller) {
   TestServer server;
-  grpc::ClientContext context;
   v1::BatchGetResponse response;
-  const grpc::Status status = server.stub->BatchGet(
-      &context, GetRequest(std::vector<std::string>(5000, "fwd,\xE2\x82\xAC=1")), &response);
+  const grpc::Status status =
+      Invoke(*server.stub, &Stub::BatchGet,
+             GetRequest(std::vector<std::string>(5000, "fwd,\xE2\x82\xAC=1")), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
   EXPECT_EQ(BadFields(status).back(), "...");
 }
@@ -143,9 +143,8 @@ TEST(BatchGet, DeadlineLeavesTheWorkQueued) {
 TEST(BatchGet, TunersErrorsKeepTheirCodes) {
   TestServer server;
   server.tuner.failure = absl::FailedPreconditionError("no environment");
-  grpc::ClientContext context;
   v1::BatchGetResponse response;
-  const grpc::Status status = server.stub->BatchGet(&context, GetRequest({kHit}), &response);
+  const grpc::Status status = Invoke(*server.stub, &Stub::BatchGet, GetRequest({kHit}), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(status.error_message(), "no environment");
   EXPECT_FALSE(status.error_details().empty());
@@ -180,8 +179,6 @@ TEST(BatchGet, EchoesTheRequestId) {
   ASSERT_NE(found, metadata.end());
   EXPECT_EQ(std::string(found->second.data(), found->second.size()), "abc-123");
 }
-
-using Stub = v1::TuningService::Stub;
 
 TEST(Jobs, CreateGetListCancel) {
   TestServer server;
@@ -258,7 +255,7 @@ TEST(Pins, PinListUnpin) {
   EXPECT_EQ(record.environment(), "nvidia-h200");
   EXPECT_EQ(record.expire_time().seconds() - record.create_time().seconds(), 60);
   v1::ListPinsResponse pins;
-  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListPins, v1::ListPinsRequest(), &pins).ok());
+  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListPins, {}, &pins).ok());
   EXPECT_EQ(pins.pins_size(), 1);
   v1::UnpinRequest unpin;
   unpin.mutable_problem()->set_text(kHit);
@@ -289,7 +286,7 @@ TEST(Bans, CreateListDelete) {
   listed.fleet_ban = 5;
   server.tuner.bans = {listed};
   v1::ListBansResponse bans;
-  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListBans, v1::ListBansRequest(), &bans).ok());
+  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListBans, {}, &bans).ok());
   ASSERT_EQ(bans.bans_size(), 1);
   EXPECT_EQ(bans.bans(0).tuning_count(), 7);
   EXPECT_EQ(bans.bans(0).fleet_ban(), 5);
@@ -317,13 +314,11 @@ TEST(Bans, CreateListDelete) {
 TEST(Lists, EnvironmentsAndDevices) {
   TestServer server;
   v1::ListEnvironmentsResponse environments;
-  ASSERT_TRUE(
-      Invoke(*server.stub, &Stub::ListEnvironments, v1::ListEnvironmentsRequest(), &environments)
-          .ok());
+  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListEnvironments, {}, &environments).ok());
   ASSERT_EQ(environments.environments_size(), 1);
   EXPECT_TRUE(environments.environments(0).current());
   v1::ListDevicesResponse devices;
-  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListDevices, v1::ListDevicesRequest(), &devices).ok());
+  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListDevices, {}, &devices).ok());
   ASSERT_EQ(devices.devices_size(), 1);
   EXPECT_EQ(devices.devices(0).state(), v1::DEVICE_STATE_READY);
 }
@@ -331,16 +326,15 @@ TEST(Lists, EnvironmentsAndDevices) {
 TEST(Pages, OfPinsOfMoreThanAReply) {
   TestServer server;
   server.tuner.rows = 12000;
-  const auto rows = [](const v1::ListPinsResponse& page, std::vector<std::string>* texts) {
+  const auto rows = [](const auto& page, auto* texts) {
     for (const v1::PinRecord& pin : page.pins()) texts->push_back(pin.problem_text());
   };
-  const auto all =
-      AllPages<v1::ListPinsResponse>(*server.stub, &Stub::ListPins, v1::ListPinsRequest(), rows);
+  const auto all = AllPages(*server.stub, &Stub::ListPins, {}, rows);
   ASSERT_EQ(all.size(), 12000U);
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 12000U);
   v1::ListPinsRequest small;
   small.set_page_size(5000);
-  EXPECT_EQ(AllPages<v1::ListPinsResponse>(*server.stub, &Stub::ListPins, small, rows), all);
+  EXPECT_EQ(AllPages(*server.stub, &Stub::ListPins, small, rows), all);
 }
 
 TEST(Pages, OfJobsOfMoreThanAReply) {
@@ -357,14 +351,12 @@ TEST(Pages, OfJobsOfMoreThanAReply) {
   }
   std::reverse(names.begin(), names.end());
   v1::ListTuningJobsResponse first;
-  ASSERT_TRUE(
-      Invoke(*server.stub, &Stub::ListTuningJobs, v1::ListTuningJobsRequest(), &first).ok());
+  ASSERT_TRUE(Invoke(*server.stub, &Stub::ListTuningJobs, {}, &first).ok());
   EXPECT_EQ(first.jobs_size(), 100);
   v1::ListTuningJobsRequest request;
   request.set_page_size(1000);
-  const auto all = AllPages<v1::ListTuningJobsResponse>(
-      *server.stub, &Stub::ListTuningJobs, request,
-      [](const v1::ListTuningJobsResponse& page, std::vector<std::string>* texts) {
+  const auto all =
+      AllPages(*server.stub, &Stub::ListTuningJobs, request, [](const auto& page, auto* texts) {
         for (const v1::TuningJob& job : page.jobs()) texts->push_back(job.name());
       });
   EXPECT_EQ(all, names);
@@ -373,9 +365,8 @@ TEST(Pages, OfJobsOfMoreThanAReply) {
 TEST(Pages, OfEnvironmentsOfMoreThanAReply) {
   TestServer server;
   server.tuner.rows = 20000;
-  const auto all = AllPages<v1::ListEnvironmentsResponse>(
-      *server.stub, &Stub::ListEnvironments, v1::ListEnvironmentsRequest(),
-      [](const v1::ListEnvironmentsResponse& page, std::vector<std::string>* texts) {
+  const auto all =
+      AllPages(*server.stub, &Stub::ListEnvironments, {}, [](const auto& page, auto* texts) {
         for (const v1::Environment& one : page.environments()) texts->push_back(one.text());
       });
   EXPECT_EQ(all.size(), 20000U);
@@ -386,8 +377,7 @@ TEST(Pages, OfTuningsEndBehindTheLastThatTheReplyHasRoomFor) {
   TestServer server;
   server.tuner.rows = 1000;
   v1::ListTuningsResponse page;
-  const grpc::Status status =
-      Invoke(*server.stub, &Stub::ListTunings, v1::ListTuningsRequest(), &page);
+  const grpc::Status status = Invoke(*server.stub, &Stub::ListTunings, {}, &page);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_GT(page.tunings_size(), 700);
   EXPECT_LT(page.tunings_size(), 1000);

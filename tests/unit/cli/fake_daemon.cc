@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
@@ -208,26 +207,24 @@ grpc::Status FakeDaemon::ListEnvironments(Context*, const v1::ListEnvironmentsRe
   return error;
 }
 
+TestIo::TestIo(const RunOptions& options)
+    : in(options.in),
+      io{in,
+         out,
+         err,
+         options.terminal,
+         options.terminal,
+         options.columns,
+         [env = options.env](const std::string& name) -> std::optional<std::string> {
+           const auto it = env.find(name);
+           if (it == env.end()) return std::nullopt;
+           return it->second;
+         }} {}
+
 RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions& options) {
-  std::istringstream in(options.in);
-  std::ostringstream out;
-  std::ostringstream err;
-  output::Io io{in,
-                out,
-                err,
-                options.terminal,
-                options.terminal,
-                options.columns,
-                [&](const std::string& name) -> std::optional<std::string> {
-                  const auto it = options.env.find(name);
-                  if (it == options.env.end()) return std::nullopt;
-                  return it->second;
-                }};
-  RunResult result;
-  result.code = commands::RunCli(arguments, io);
-  result.out = out.str();
-  result.err = err.str();
-  return result;
+  TestIo test(options);
+  const int code = commands::RunCli(arguments, test.io);
+  return {code, test.out.str(), test.err.str()};
 }
 
 std::string ProblemText(int channels) {

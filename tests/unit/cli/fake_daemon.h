@@ -9,10 +9,12 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "client/cli/output/io.h"
 #include "convtune/v1/maintenance_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "proto/base/mutex.h"
@@ -173,6 +175,17 @@ struct RunOptions {
   bool terminal = false;
   int columns = 120;
   std::map<std::string, std::string> env = {};
+};
+
+// What a command reads and writes in a test.
+class TestIo {
+ public:
+  explicit TestIo(const RunOptions& options = {});
+
+  std::istringstream in;
+  std::ostringstream out;
+  std::ostringstream err;
+  output::Io io;
 };
 
 RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions& options = {});

@@ -18,12 +18,12 @@ v1::Answer AnswerOf(const Tuning& tuning, const Constraints& constraints = {},
   return MakeAnswer(KeepAll(tuning), pin, constraints, kConv, kNow).answer();
 }
 
-int64_t EngineOf(const Candidate& candidate) {
-  return std::get<EngineConfig>(candidate.id).engine_index;
-}
-
 int64_t EngineOf(const v1::Candidate& candidate) {
   return candidate.engine_config().engine_index();
+}
+
+Pin PinOf(int engine) {
+  return {KeyOf(kProblem), EngineConfig{engine, {}}, "known good", kNow - absl::Hours(2)};
 }
 
 Constraints Workspace(int64_t bytes) {
@@ -145,7 +145,7 @@ TEST(MakeAnswer, NamesTheNextTwoBehindTheWinner) {
 }
 
 TEST(MakeAnswer, PinOverridesTheRankingAndSaysSo) {
-  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Pin pin = PinOf(0);
   const v1::Answer answer = AnswerOf(TuningOf({Timed(0, 30), Timed(1, 10)}), {}, &pin);
   EXPECT_EQ(EngineOf(answer.winner()), 0);
   EXPECT_TRUE(answer.pinned());
@@ -153,7 +153,7 @@ TEST(MakeAnswer, PinOverridesTheRankingAndSaysSo) {
 }
 
 TEST(MakeAnswer, PinAgainstTheConstraintsIsAnsweredAndNoted) {
-  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Pin pin = PinOf(0);
   const v1::Answer answer =
       AnswerOf(TuningOf({Timed(0, 30, 0.2, 1024), Timed(1, 10)}), Workspace(0), &pin);
   EXPECT_EQ(EngineOf(answer.winner()), 0);
@@ -161,15 +161,15 @@ TEST(MakeAnswer, PinAgainstTheConstraintsIsAnsweredAndNoted) {
 }
 
 TEST(MakeAnswer, ExpiredPinIsIgnored) {
-  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow - absl::Hours(2),
-                kNow - absl::Hours(1)};
+  Pin pin = PinOf(0);
+  pin.expire_time = kNow - absl::Hours(1);
   const v1::Answer answer = AnswerOf(TuningOf({Timed(0, 30), Timed(1, 10)}), {}, &pin);
   EXPECT_EQ(EngineOf(answer.winner()), 1);
   EXPECT_FALSE(answer.pinned());
 }
 
 TEST(MakeAnswer, PinOfACandidateThatDidNotRunIsNoted) {
-  const Pin pin{KeyOf(kProblem), EngineConfig{7, {}}, "known good", kNow, std::nullopt};
+  const Pin pin = PinOf(7);
   const v1::Answer answer = AnswerOf(TuningOf({Timed(0, 30)}), {}, &pin);
   EXPECT_FALSE(answer.pinned());
   EXPECT_THAT(answer.note(), HasSubstr("graph:eng7"));
@@ -264,7 +264,7 @@ TEST(MakeAnswer, AConstraintThatNothingKeepsToIsNoBansDoing) {
 }
 
 TEST(MakeAnswer, ABanGoesBeforeAPin) {
-  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Pin pin = PinOf(0);
   const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10)});
   const auto answer = AnswerUnder(BansOfPattern("eng0"), tuning, {}, &pin).answer();
   EXPECT_EQ(EngineOf(answer.winner()), 1);

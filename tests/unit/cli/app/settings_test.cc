@@ -6,10 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
-#include <sstream>
 
-#include "tests/unit/temp_dir.h"
+#include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::app {
 namespace {
@@ -27,20 +25,7 @@ class SettingsTest : public testing::Test {
   }
 
   absl::StatusOr<Settings> TryToResolve() {
-    std::istringstream in;
-    std::ostringstream out;
-    output::Io io{in,
-                  out,
-                  out,
-                  false,
-                  false,
-                  120,
-                  [this](const std::string& name) -> std::optional<std::string> {
-                    const auto it = env_.find(name);
-                    if (it == env_.end()) return std::nullopt;
-                    return it->second;
-                  }};
-    return Settings::Resolve(flags_, io);
+    return Settings::Resolve(flags_, TestIo({.env = env_}).io);
   }
   Settings Resolve() {
     const auto settings = TryToResolve();

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sstream>
 
 #include "proto/convert/record_codec.h"
+#include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {
 namespace {
@@ -42,12 +42,10 @@ upgrade::UpgradeChange Compare(const upgrade::AskedProblem& asked,
 
 // The document of these changes.
 std::string Print(const std::vector<upgrade::UpgradeChange>& changes) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  output::Io io{in, out, err, false, false, 120, {}};
-  app::Context context(io, {}, app::Format::kJson);
+  TestIo test;
+  app::Context context(test.io, {}, app::Format::kJson);
   upgrade::PrintUpgrade(context, {{"nvidia-h200", "9.19.0", "9.23.1", changes}}, /*all=*/false);
-  return out.str();
+  return test.out.str();
 }
 
 TEST(CompareListingsTest, AFirstChoiceThatIsKnownToBeWrongIsToldEvenIfItIsNoOther) {

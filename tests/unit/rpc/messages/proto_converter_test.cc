@@ -68,20 +68,6 @@ TEST(ProtoConverter, TuningMarksWinnerAndStockChoice) {
   EXPECT_EQ(out.candidate_count(), 3);
 }
 
-TEST(ProtoConverter, TheGraphApisStockChoiceIsMarkedWhereBothHaveOne) {
-  Tuning tuning;
-  tuning.key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());
-  tuning.candidates = {TestCandidate("legacy:algo1,math0", 1), TestCandidate("graph:eng2", 2)};
-  tuning.candidates[0].heuristic_rank = 0;
-  tuning.candidates[1].heuristic_rank = 1;
-  v1::Tuning out = ToProto(tuning, v1::Environment());
-  EXPECT_FALSE(out.candidates(0).stock());
-  EXPECT_TRUE(out.candidates(1).stock());
-  tuning.candidates.pop_back();
-  out = ToProto(tuning, v1::Environment());
-  EXPECT_TRUE(out.candidates(0).stock());
-}
-
 TEST(ProtoConverter, AnEnvironmentThatIsNotKnownIsWhatItsTextSays) {
   Environment environment = TestEnvironment();
   environment.gpu_model = "NVIDIA H200";

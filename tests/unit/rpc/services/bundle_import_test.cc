@@ -75,6 +75,12 @@ class BundleImportTest : public ::testing::Test {
     return response;
   }
 
+  v1::ImportBundleResponse Imported(const std::string& bytes) {
+    const auto response = Import(bytes);
+    EXPECT_TRUE(response.ok()) << response.status();
+    return response.value_or(v1::ImportBundleResponse());
+  }
+
   std::string Export() {
     grpc::ClientContext context;
     const auto download = stub_->ExportBundle(&context, {});
@@ -97,9 +103,9 @@ class BundleImportTest : public ::testing::Test {
 };
 
 TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
-  const auto response = Import(db::bundle::BundleOf(db::bundle::SampleTunings(3)));
-  ASSERT_TRUE(response.ok()) << response.status();
-  EXPECT_EQ(response->taken_count(), 3);
+  const v1::ImportBundleResponse response =
+      Imported(db::bundle::BundleOf(db::bundle::SampleTunings(3)));
+  EXPECT_EQ(response.taken_count(), 3);
   EXPECT_EQ(tuner_->Stats().info.tuning_count(), 3);
   const auto tuning = tuner_->GetTuning(
       "nvidia-h200", ConvProblem::Parse(db::bundle::ValidTuning(2).key.problem_text).value());
@@ -155,10 +161,9 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
     ASSERT_TRUE(store_.PutTuning(tuning, db::SampleEnvironment()).ok());
   }
   Start(&store_);
-  const auto response = Import(db::bundle::BundleOf(TuningsWithStock(4)));
-  ASSERT_TRUE(response.ok()) << response.status();
-  EXPECT_EQ(response->taken_count(), 2);  // the first and the fourth
-  EXPECT_EQ(response->kept_count(), 2);
+  const v1::ImportBundleResponse response = Imported(db::bundle::BundleOf(TuningsWithStock(4)));
+  EXPECT_EQ(response.taken_count(), 2);  // the first and the fourth
+  EXPECT_EQ(response.kept_count(), 2);
   EXPECT_EQ(*store_.GetTuning(here[1].key), here[1]);
 }
 
@@ -173,10 +178,9 @@ TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
   contended.conditions.other_processes = 2;
   contended.incomplete_message = "contended: 2 other processes on the GPU";
   contended.tune_time += absl::Hours(1);
-  const auto response = Import(db::bundle::BundleOf({contended}));
-  ASSERT_TRUE(response.ok()) << response.status();
-  EXPECT_EQ(response->taken_count(), 0);
-  EXPECT_EQ(response->kept_count(), 1);
+  const v1::ImportBundleResponse response = Imported(db::bundle::BundleOf({contended}));
+  EXPECT_EQ(response.taken_count(), 0);
+  EXPECT_EQ(response.kept_count(), 1);
   EXPECT_EQ(*store_.GetTuning(clean.key), clean);
 }
 
@@ -210,13 +214,12 @@ TEST_F(BundleImportTest, ARefusedRowIsNamedAndTheOthersAreTaken) {
   lie.mutable_candidates(0)->set_median_us(-1);
   const std::string bytes = db::bundle::BundleOfRows({db::bundle::SampleRow(1), lie},
                                                      db::bundle::SampleBundleEnvironment());
-  const auto response = Import(bytes);
-  ASSERT_TRUE(response.ok()) << response.status();
-  EXPECT_EQ(response->refused_count(), 1);
-  ASSERT_EQ(response->refusals_size(), 1);
-  EXPECT_EQ(response->refusals(0).reason(), v1::REFUSAL_REASON_MEASUREMENT);
-  EXPECT_THAT(response->refusals(0).examples(0), HasSubstr("candidates[0].median_us"));
-  EXPECT_EQ(response->taken_count(), 1);
+  const v1::ImportBundleResponse response = Imported(bytes);
+  EXPECT_EQ(response.refused_count(), 1);
+  ASSERT_EQ(response.refusals_size(), 1);
+  EXPECT_EQ(response.refusals(0).reason(), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_THAT(response.refusals(0).examples(0), HasSubstr("candidates[0].median_us"));
+  EXPECT_EQ(response.taken_count(), 1);
   EXPECT_EQ(store_.put_count(), 1);
 }
 

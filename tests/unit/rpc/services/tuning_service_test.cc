@@ -224,6 +224,13 @@ TEST(Tunings, GetListDelete) {
   EXPECT_EQ(tuning.candidates_size(), 2);
   EXPECT_EQ(tuning.winner(), "graph:eng34,k2=5");
   EXPECT_EQ(tuning.environment().gpu_model(), "NVIDIA H200");
+  ASSERT_EQ(tuning.quarantine_size(), 1);
+  EXPECT_EQ(tuning.quarantine(0).candidate(), "legacy:algo3,math0");
+  EXPECT_EQ(tuning.quarantine(0).reason(), v1::QUARANTINE_REASON_HUNG);
+  EXPECT_EQ(tuning.quarantine(0).message(), "hung with a budget of 2s");
+  EXPECT_EQ(tuning.quarantine(0).create_time().seconds(), 7);
+  EXPECT_EQ(tuning.quarantine(0).hang_budget().seconds(), 2);
+  EXPECT_EQ(tuning.quarantine(0).checker_version(), 4);
   v1::ListTuningsRequest list;
   list.set_text_filter("f");
   v1::ListTuningsResponse page;

@@ -2,14 +2,27 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cerrno>
 
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli::commands {
 namespace {
 
+using app::Severity;
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// A finding of this severity that says this: a text, or a matcher of it.
+template <typename What = decltype(_)>
+auto Is(Severity severity, const What& what = _) {
+  return AllOf(Field(&app::Finding::severity, severity), Field(&app::Finding::what, what));
+}
 
 // Of a daemon of version 0.1.0 with nothing to find.
 v1::ServerInfo SoundServer() {
@@ -98,23 +111,19 @@ TEST(FindingsTest, ASelfCheckThatFailedSaysWhatFollows) {
   EXPECT_EQ(doctor::ExamineDevices(devices).size(), 1U);
   v1::SelfCheck* check = device->mutable_self_check();
   check->set_known(true);
-  EXPECT_EQ(doctor::ExamineDevices(devices).back().severity, app::Severity::kFine);
-  EXPECT_EQ(doctor::ExamineDevices(devices).back().what,
-            "the self-check of gpu:0's worker found nothing wrong");
+  EXPECT_THAT(doctor::ExamineDevices(devices).back(), Is(Severity::kFine, "the self-check of gpu:0's worker found nothing wrong"));
   check->add_failed("caches");
-  EXPECT_EQ(doctor::ExamineDevices(devices).back().severity, app::Severity::kNotice);
+  EXPECT_THAT(doctor::ExamineDevices(devices).back(), Is(Severity::kNotice));
   check->add_failed("captures");
-  EXPECT_EQ(doctor::ExamineDevices(devices).back().severity, app::Severity::kNotice);
+  EXPECT_THAT(doctor::ExamineDevices(devices).back(), Is(Severity::kNotice));
   check->clear_failed();
   for (const char* const failed : {"caches", "clock", "captures"}) check->add_failed(failed);
   check->set_details("clock: events do not agree with delays of known length");
   const app::Finding finding = doctor::ExamineDevices(devices).back();
-  EXPECT_EQ(finding.severity, app::Severity::kProblem);
-  EXPECT_EQ(finding.what,
-            "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
+  EXPECT_THAT(finding, Is(Severity::kProblem, "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
             "caches); clock (nothing is measured, and answers are HEURISTIC); captures (nothing is "
             "captured, and no replays are timed)\nclock: events do not agree with delays of known "
-            "length");
+            "length"));
 }
 
 TEST(FindingsTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
@@ -122,10 +131,8 @@ TEST(FindingsTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
   devices.add_devices()->set_name("gpu:0");
   devices.mutable_devices(0)->set_unblocked("launches, after eng1, eng2, eng3 gave up");
   const app::Finding finding = doctor::ExamineDevices(devices).back();
-  EXPECT_EQ(finding.severity, app::Severity::kNotice);
-  EXPECT_EQ(finding.what,
-            "the last tuning of gpu:0 has no blocking kernels before launches, after eng1, eng2, "
-            "eng3 gave up: its GPU times contain the time of launching");
+  EXPECT_THAT(finding, Is(Severity::kNotice, "the last tuning of gpu:0 has no blocking kernels before launches, after eng1, eng2, "
+            "eng3 gave up: its GPU times contain the time of launching"));
 }
 
 TEST_F(DoctorTest, ADiskThatRefusesEndsWithOne) {
@@ -141,9 +148,9 @@ TEST_F(DoctorTest, ADaemonThatIsNotReadyEndsWithOne) {
 TEST(FindingsTest, AnotherMinorVersionIsNoProblem) {
   v1::ServerInfo server = SoundServer();
   server.set_version("0.9.0");
-  EXPECT_EQ(Examine(server)[0].severity, app::Severity::kNotice);
+  EXPECT_THAT(Examine(server)[0], Is(Severity::kNotice));
   server.set_version("1.0.0");
-  EXPECT_EQ(Examine(server)[0].severity, app::Severity::kProblem);
+  EXPECT_THAT(Examine(server)[0], Is(Severity::kProblem));
 }
 
 TEST(FindingsTest, AScheduleWhoseBackupsFailIsAProblem) {
@@ -153,14 +160,12 @@ TEST(FindingsTest, AScheduleWhoseBackupsFailIsAProblem) {
   EXPECT_EQ(Examine(server).size(), without);
   server.mutable_backups()->mutable_interval()->set_seconds(3600);
   EXPECT_EQ(Examine(server).back().what, "there is no backup yet, one is due every 1h, in /backup");
-  EXPECT_EQ(Examine(server).back().severity, app::Severity::kNotice);
+  EXPECT_THAT(Examine(server).back(), Is(Severity::kNotice));
   server.mutable_backups()->mutable_newest_time()->set_seconds(1'767'225'600);
   server.mutable_backups()->set_error("the disk is full");
   const app::Finding finding = Examine(server).back();
-  EXPECT_EQ(finding.severity, app::Severity::kProblem);
-  EXPECT_EQ(finding.what,
-            "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the disk is "
-            "full");
+  EXPECT_THAT(finding, Is(Severity::kProblem, "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the disk is "
+            "full"));
 }
 
 TEST(FindingsTest, WhetherThereAreMetricsIsSaid) {
@@ -171,9 +176,9 @@ TEST(FindingsTest, WhetherThereAreMetricsIsSaid) {
   ASSERT_EQ(Examine(server).size(), without + 1);
   EXPECT_EQ(Examine(server).back().what, "metrics at http://127.0.0.1:9464/metrics");
   server.set_metrics_state(v1::METRICS_STATE_OFF);
-  EXPECT_EQ(Examine(server).back().severity, app::Severity::kFine);
+  EXPECT_THAT(Examine(server).back(), Is(Severity::kFine));
   server.set_metrics_state(v1::METRICS_STATE_NOT_BUILT);
-  EXPECT_EQ(Examine(server).back().severity, app::Severity::kNotice);
+  EXPECT_THAT(Examine(server).back(), Is(Severity::kNotice));
 }
 
 TEST(FindingsTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
@@ -183,7 +188,7 @@ TEST(FindingsTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
   old->set_tuning_count(5);
   const auto findings = doctor::ExamineEnvironments(environments);
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].severity, app::Severity::kNotice);
+  EXPECT_THAT(findings[0], Is(Severity::kNotice));
 }
 
 TEST(FindingsTest, SeveralEnvironmentsAreNoticed) {
@@ -201,16 +206,15 @@ TEST(FindingsTest, SeveralEnvironmentsAreNoticed) {
 TEST(FindingsTest, AFileThatIsNoSocketIsAProblem) {
   const auto findings = app::ExamineAddress({.unix_socket = true, .target = "/dev/null"}, {});
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].severity, app::Severity::kProblem);
+  EXPECT_THAT(findings[0], Is(Severity::kProblem));
 }
 
 TEST(FindingsTest, ASnapshotThatCannotBeWrittenIsAProblem) {
   v1::Publication publication;
   publication.set_folder("/state/snapshot");
-  EXPECT_EQ(doctor::ExaminePublication(publication)[0].severity, app::Severity::kFine);
+  EXPECT_THAT(doctor::ExaminePublication(publication)[0], Is(Severity::kFine));
   publication.set_error("disk full");
-  EXPECT_EQ(doctor::ExaminePublication(publication)[0].severity, app::Severity::kProblem);
-  EXPECT_THAT(doctor::ExaminePublication(publication)[0].what, HasSubstr("disk full"));
+  EXPECT_THAT(doctor::ExaminePublication(publication)[0], Is(Severity::kProblem, HasSubstr("disk full")));
 }
 
 TEST(FindingsTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
@@ -221,11 +225,8 @@ TEST(FindingsTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
   publication.set_wanted_elsewhere_count(3);
   const std::vector<app::Finding> findings = doctor::ExaminePublication(publication);
   ASSERT_EQ(findings.size(), 3U);
-  EXPECT_EQ(findings[1].severity, app::Severity::kNotice);
-  EXPECT_EQ(findings[1].what,
-            "1 problem is not published: evidence below observed (--publish-evidence)");
-  EXPECT_EQ(findings[2].severity, app::Severity::kNotice);
-  EXPECT_THAT(findings[2].what, testing::StartsWith("3 of 5 problems that programs want"));
+  EXPECT_THAT(findings[1], Is(Severity::kNotice, "1 problem is not published: evidence below observed (--publish-evidence)"));
+  EXPECT_THAT(findings[2], Is(Severity::kNotice, testing::StartsWith("3 of 5 problems that programs want")));
 }
 
 TEST(FindingsTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
@@ -236,7 +237,7 @@ TEST(FindingsTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
   const std::vector<app::Finding> findings = doctor::ExaminePublication(publication);
   ASSERT_EQ(findings.size(), 4U);
   for (size_t i = 1; i < findings.size(); ++i) {
-    EXPECT_EQ(findings[i].severity, app::Severity::kNotice) << findings[i].what;
+    EXPECT_EQ(findings[i].severity, Severity::kNotice) << findings[i].what;
   }
   EXPECT_EQ(findings[1].what, "3 changed portfolios wait for a promotion");
 }
@@ -261,6 +262,132 @@ TEST(FindingsTest, WhatTheDaemonDoesWithoutIsSaidWithTheReason) {
   EXPECT_EQ(findings[0].what,
             "the daemon does without nvidia-h200.json: /bin/true --probe said nothing");
   EXPECT_EQ(findings[1].what, "the daemon has no device: it answers what its database holds");
+}
+
+v1::ServerInfo Server() {
+  v1::ServerInfo server;
+  server.set_state_dir("/state");
+  server.set_database_bytes(int64_t{1} << 30);
+  server.mutable_start_time()->set_seconds(1000);
+  return server;
+}
+
+TEST(DoctorMachineTest, ADiskThatIsNearlyFullIsAProblem) {
+  doctor::MachineFacts facts;
+  EXPECT_TRUE(doctor::ExamineDisk(Server(), facts).empty());  // the daemon is elsewhere
+  facts.disk_free = int64_t{10} << 20;
+  EXPECT_THAT(doctor::ExamineDisk(Server(), facts).at(0), Is(Severity::kProblem, "the disk of /state has 10 MiB free"));
+  facts.disk_free = int64_t{500} << 20;
+  EXPECT_THAT(doctor::ExamineDisk(Server(), facts).at(0), Is(Severity::kNotice));
+  facts.disk_free = int64_t{50} << 30;
+  EXPECT_THAT(doctor::ExamineDisk(Server(), facts).at(0), Is(Severity::kFine));
+}
+
+TEST(DoctorMachineTest, AClockThatWentBackIsAProblem) {
+  doctor::MachineFacts facts;
+  facts.now = absl::FromUnixSeconds(900);
+  const auto findings = doctor::ExamineClock(Server(), facts);
+  EXPECT_THAT(findings.at(0), Is(Severity::kProblem, HasSubstr("1m40s in the future")));
+  facts.now = absl::FromUnixSeconds(1100);
+  EXPECT_THAT(doctor::ExamineClock(Server(), facts).at(0), Is(Severity::kFine));
+  facts.clock_kept = false;
+  EXPECT_THAT(doctor::ExamineClock(Server(), facts).at(0), Is(Severity::kNotice));
+}
+
+TEST(DoctorMachineTest, ASnapshotThatIsNotMountedIsSaidSo) {
+  doctor::MachineFacts facts;
+  facts.library = "/usr/lib/libconvtune_preload.so";
+  facts.snapshot = doctor::SeenFile{"/state/snapshot/current.snapshot", ENOENT};
+  const auto findings = doctor::ExamineInterposer(facts);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_THAT(findings[0], Is(Severity::kNotice, HasSubstr("programs here cannot read")));
+  EXPECT_THAT(findings[0].advice,
+              HasSubstr("mount the daemon's folder read-only at /state/snapshot"));
+  facts.snapshot->error = EACCES;
+  EXPECT_THAT(doctor::ExamineInterposer(facts).at(0).advice,
+              HasSubstr("let the program's user read"));
+  facts.snapshot->error = 0;
+  facts.report_socket = doctor::SeenFile{"/state/snapshot/datagrams.sock", EROFS};
+  EXPECT_THAT(doctor::ExamineInterposer(facts).at(0), Is(Severity::kFine));
+  EXPECT_THAT(doctor::ExamineInterposer(facts).at(1).what, HasSubstr("is not learned"));
+}
+
+TEST(DoctorMachineTest, AFolderThatLetsItsOwnerAloneThroughIsNamed) {
+  doctor::MachineFacts facts;
+  facts.library = "/usr/lib/libconvtune_preload.so";
+  facts.snapshot = doctor::SeenFile{"/state/snapshot/current.snapshot"};
+  EXPECT_EQ(doctor::ExamineInterposer(facts).size(), 1U);
+  facts.snapshot->owner_only = "/state has mode 0700";
+  const auto findings = doctor::ExamineInterposer(facts);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_THAT(findings[1], Is(Severity::kNotice, HasSubstr("other users cannot: /state has mode 0700")));
+}
+
+TEST(DoctorMachineTest, WhatSwitchesTheInterposerOffAndALibraryThatIsNotThereAreSaid) {
+  doctor::MachineFacts facts;
+  facts.switched_off = "/state/snapshot/disabled";
+  const auto findings = doctor::ExamineInterposer(facts);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_THAT(findings[0].what, HasSubstr("is not installed here"));
+  EXPECT_THAT(findings[1].what, HasSubstr("served nothing, by /state/snapshot/disabled"));
+}
+
+TEST(DoctorMachineTest, CudnnAndItsConfigurationAreJudged) {
+  v1::ListEnvironmentsResponse environments;
+  v1::Environment* e = environments.add_environments();
+  e->set_name("nvidia-h200");
+  e->set_cudnn_version("9.19.0");
+  e->mutable_provenance()->set_driver_version("13.0");
+  e->mutable_provenance()->set_cuda_version("13.0");
+  EXPECT_TRUE(doctor::ExamineLibraries(environments).empty());  // no device has it
+  e->set_current(true);
+  e->set_library_configuration(v1::LIBRARY_CONFIGURATION_FULL);
+  EXPECT_EQ(doctor::ExamineLibraries(environments).at(0).what,
+            "nvidia-h200: driver for CUDA 13.0, CUDA 13.0, cuDNN 9.19.0");
+  e->mutable_provenance()->set_driver_version("");  // a profile
+  EXPECT_THAT(doctor::ExamineLibraries(environments).at(0), Is(Severity::kFine));
+  e->set_library_configuration(v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY);
+  EXPECT_THAT(doctor::ExamineLibraries(environments).at(0), Is(Severity::kNotice));
+  e->set_cudnn_version("9.7.1");
+  EXPECT_THAT(doctor::ExamineLibraries(environments).at(0), Is(Severity::kProblem));
+}
+
+TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
+  v1::FleetState state;
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kFine));
+  state.set_outbox_depth(5);  // perhaps there is no fleet at all
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kFine));
+  state.set_release(3);
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice));
+  state.set_outbox_depth(0);
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kFine));
+  state.mutable_agent_silence()->set_seconds(59);
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kFine));
+  state.mutable_agent_silence()->set_seconds(120);
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice, "fleet release 3; no agent has asked for 2 min"));
+  state.mutable_agent_silence()->set_seconds(5);
+  state.set_agent_trouble("PostgreSQL is out of reach");
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice, "the fleet's agent of this node: PostgreSQL is out of reach"));
+  state.set_outbox_refused(2);
+  state.set_last_refused("fwd: elapsed: must be a Duration");
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice, "2 tunings were refused by the fleet, the last of fwd: elapsed: must be a Duration"));
+  state.set_outbox_dropped(1);
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice));
+}
+
+TEST(DoctorMachineTest, LooksAtThisMachine) {
+  v1::ServerInfo server;
+  server.set_state_dir("/tmp");
+  v1::Publication publication;
+  publication.set_folder("/nonexistent/snapshot");
+  unsetenv("CONVTUNE_SNAPSHOT");
+  const doctor::MachineFacts here = doctor::LookAtMachine(server, publication, /*here=*/true);
+  EXPECT_GT(here.disk_free.value_or(0), 0);
+  ASSERT_TRUE(here.snapshot.has_value());
+  EXPECT_EQ(here.snapshot->error, ENOENT);
+  const doctor::MachineFacts elsewhere = doctor::LookAtMachine(server, publication, /*here=*/false);
+  EXPECT_FALSE(elsewhere.disk_free.has_value());
+  EXPECT_FALSE(elsewhere.snapshot.has_value());
 }
 
 }  // namespace

@@ -392,23 +392,20 @@ TEST(Pages, OfTuningsEndBehindTheLastThatTheReplyHasRoomFor) {
             messages::KeyToken(FakeTuner::Row(static_cast<size_t>(page.tunings_size()) - 1)));
 }
 
+// The fields that are named where a method is asked for the page of no token.
+template <typename Request, typename Response>
+std::vector<std::string> BadToken(TestServer& server, Method<Stub, Request, Response> method) {
+  Request request;
+  request.set_page_token("not a token");
+  Response page;
+  return BadFields(Invoke(*server.stub, method, request, &page));
+}
+
 TEST(Pages, ATokenOfAnotherListIsRefused) {
   TestServer server;
-  v1::ListPinsRequest request;
-  request.set_page_token("not a token");
-  v1::ListPinsResponse page;
-  EXPECT_THAT(BadFields(Invoke(*server.stub, &Stub::ListPins, request, &page)),
-              testing::ElementsAre("page_token"));
-  v1::ListTuningJobsRequest jobs;
-  jobs.set_page_token("not a token");
-  v1::ListTuningJobsResponse listed_jobs;
-  EXPECT_THAT(BadFields(Invoke(*server.stub, &Stub::ListTuningJobs, jobs, &listed_jobs)),
-              testing::ElementsAre("page_token"));
-  v1::ListTuningsRequest tunings;
-  tunings.set_page_token("not a token");
-  v1::ListTuningsResponse listed;
-  EXPECT_THAT(BadFields(Invoke(*server.stub, &Stub::ListTunings, tunings, &listed)),
-              testing::ElementsAre("page_token"));
+  EXPECT_THAT(BadToken(server, &Stub::ListPins), ElementsAre("page_token"));
+  EXPECT_THAT(BadToken(server, &Stub::ListTuningJobs), ElementsAre("page_token"));
+  EXPECT_THAT(BadToken(server, &Stub::ListTunings), ElementsAre("page_token"));
 }
 
 TEST(Errors, EveryMethodPassesTheTunersErrorOn) {

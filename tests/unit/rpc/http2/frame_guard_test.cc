@@ -60,9 +60,7 @@ TEST_F(FrameGuardTest, FramesMayComeInAnyPieces) {
 
 TEST_F(FrameGuardTest, HeadersThatDoNotEndAreRefused) {
   EXPECT_TRUE(Take(Frame(kHeaders, 0, 16'000)));
-  EXPECT_TRUE(Take(Frame(kContinuation, 0, 16'000)));
-  EXPECT_TRUE(Take(Frame(kContinuation, 0, 16'000)));
-  EXPECT_TRUE(Take(Frame(kContinuation, 0, 16'000)));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Take(Frame(kContinuation, 0, 16'000)));
   EXPECT_FALSE(Take(Frame(kContinuation, kEndHeaders, 16'000)));
   EXPECT_EQ(guard_.why(), "the headers of one of its calls do not end");
   EXPECT_FALSE(Take(Frame(kData, 0, 1))) << "for good";

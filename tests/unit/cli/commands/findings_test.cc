@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // A finding of this severity that says this: a text, or a matcher of it.
 template <typename What = decltype(_)>
@@ -29,6 +30,9 @@ v1::ServerInfo SoundServer() {
   v1::ServerInfo server;
   server.set_writable(true);
   server.set_version("0.1.0");
+  server.set_state_dir("/state");
+  server.set_database_bytes(int64_t{1} << 30);
+  server.mutable_start_time()->set_seconds(1000);
   return server;
 }
 
@@ -111,7 +115,8 @@ TEST(FindingsTest, ASelfCheckThatFailedSaysWhatFollows) {
   EXPECT_EQ(doctor::ExamineDevices(devices).size(), 1U);
   v1::SelfCheck* check = device->mutable_self_check();
   check->set_known(true);
-  EXPECT_THAT(doctor::ExamineDevices(devices).back(), Is(Severity::kFine, "the self-check of gpu:0's worker found nothing wrong"));
+  EXPECT_THAT(doctor::ExamineDevices(devices).back(),
+              Is(Severity::kFine, "the self-check of gpu:0's worker found nothing wrong"));
   check->add_failed("caches");
   EXPECT_THAT(doctor::ExamineDevices(devices).back(), Is(Severity::kNotice));
   check->add_failed("captures");
@@ -120,10 +125,13 @@ TEST(FindingsTest, ASelfCheckThatFailedSaysWhatFollows) {
   for (const char* const failed : {"caches", "clock", "captures"}) check->add_failed(failed);
   check->set_details("clock: events do not agree with delays of known length");
   const app::Finding finding = doctor::ExamineDevices(devices).back();
-  EXPECT_THAT(finding, Is(Severity::kProblem, "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
-            "caches); clock (nothing is measured, and answers are HEURISTIC); captures (nothing is "
-            "captured, and no replays are timed)\nclock: events do not agree with delays of known "
-            "length"));
+  EXPECT_THAT(
+      finding,
+      Is(Severity::kProblem,
+         "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
+         "caches); clock (nothing is measured, and answers are HEURISTIC); captures (nothing is "
+         "captured, and no replays are timed)\nclock: events do not agree with delays of known "
+         "length"));
 }
 
 TEST(FindingsTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
@@ -131,8 +139,11 @@ TEST(FindingsTest, ATuningWithoutBlockingKernelsSaysSinceWhich) {
   devices.add_devices()->set_name("gpu:0");
   devices.mutable_devices(0)->set_unblocked("launches, after eng1, eng2, eng3 gave up");
   const app::Finding finding = doctor::ExamineDevices(devices).back();
-  EXPECT_THAT(finding, Is(Severity::kNotice, "the last tuning of gpu:0 has no blocking kernels before launches, after eng1, eng2, "
-            "eng3 gave up: its GPU times contain the time of launching"));
+  EXPECT_THAT(
+      finding,
+      Is(Severity::kNotice,
+         "the last tuning of gpu:0 has no blocking kernels before launches, after eng1, eng2, "
+         "eng3 gave up: its GPU times contain the time of launching"));
 }
 
 TEST_F(DoctorTest, ADiskThatRefusesEndsWithOne) {
@@ -163,9 +174,10 @@ TEST(FindingsTest, AScheduleWhoseBackupsFailIsAProblem) {
   EXPECT_THAT(Examine(server).back(), Is(Severity::kNotice));
   server.mutable_backups()->mutable_newest_time()->set_seconds(1'767'225'600);
   server.mutable_backups()->set_error("the disk is full");
-  const app::Finding finding = Examine(server).back();
-  EXPECT_THAT(finding, Is(Severity::kProblem, "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the disk is "
-            "full"));
+  EXPECT_THAT(Examine(server).back(),
+              Is(Severity::kProblem,
+                 "the newest backup is of 2026-01-01 00:00:00Z, one is due every 1h; the disk is "
+                 "full"));
 }
 
 TEST(FindingsTest, WhetherThereAreMetricsIsSaid) {
@@ -214,7 +226,8 @@ TEST(FindingsTest, ASnapshotThatCannotBeWrittenIsAProblem) {
   publication.set_folder("/state/snapshot");
   EXPECT_THAT(doctor::ExaminePublication(publication)[0], Is(Severity::kFine));
   publication.set_error("disk full");
-  EXPECT_THAT(doctor::ExaminePublication(publication)[0], Is(Severity::kProblem, HasSubstr("disk full")));
+  EXPECT_THAT(doctor::ExaminePublication(publication)[0],
+              Is(Severity::kProblem, HasSubstr("disk full")));
 }
 
 TEST(FindingsTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
@@ -225,8 +238,10 @@ TEST(FindingsTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
   publication.set_wanted_elsewhere_count(3);
   const std::vector<app::Finding> findings = doctor::ExaminePublication(publication);
   ASSERT_EQ(findings.size(), 3U);
-  EXPECT_THAT(findings[1], Is(Severity::kNotice, "1 problem is not published: evidence below observed (--publish-evidence)"));
-  EXPECT_THAT(findings[2], Is(Severity::kNotice, testing::StartsWith("3 of 5 problems that programs want")));
+  EXPECT_THAT(findings[1],
+              Is(Severity::kNotice,
+                 "1 problem is not published: evidence below observed (--publish-evidence)"));
+  EXPECT_THAT(findings[2], Is(Severity::kNotice, StartsWith("3 of 5 problems that programs want")));
 }
 
 TEST(FindingsTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
@@ -264,37 +279,30 @@ TEST(FindingsTest, WhatTheDaemonDoesWithoutIsSaidWithTheReason) {
   EXPECT_EQ(findings[1].what, "the daemon has no device: it answers what its database holds");
 }
 
-v1::ServerInfo Server() {
-  v1::ServerInfo server;
-  server.set_state_dir("/state");
-  server.set_database_bytes(int64_t{1} << 30);
-  server.mutable_start_time()->set_seconds(1000);
-  return server;
-}
-
-TEST(DoctorMachineTest, ADiskThatIsNearlyFullIsAProblem) {
+TEST(FindingsTest, ADiskThatIsNearlyFullIsAProblem) {
   doctor::MachineFacts facts;
-  EXPECT_TRUE(doctor::ExamineDisk(Server(), facts).empty());  // the daemon is elsewhere
+  EXPECT_TRUE(doctor::ExamineDisk(SoundServer(), facts).empty());  // the daemon is elsewhere
   facts.disk_free = int64_t{10} << 20;
-  EXPECT_THAT(doctor::ExamineDisk(Server(), facts).at(0), Is(Severity::kProblem, "the disk of /state has 10 MiB free"));
+  EXPECT_THAT(doctor::ExamineDisk(SoundServer(), facts).at(0),
+              Is(Severity::kProblem, "the disk of /state has 10 MiB free"));
   facts.disk_free = int64_t{500} << 20;
-  EXPECT_THAT(doctor::ExamineDisk(Server(), facts).at(0), Is(Severity::kNotice));
+  EXPECT_THAT(doctor::ExamineDisk(SoundServer(), facts).at(0), Is(Severity::kNotice));
   facts.disk_free = int64_t{50} << 30;
-  EXPECT_THAT(doctor::ExamineDisk(Server(), facts).at(0), Is(Severity::kFine));
+  EXPECT_THAT(doctor::ExamineDisk(SoundServer(), facts).at(0), Is(Severity::kFine));
 }
 
-TEST(DoctorMachineTest, AClockThatWentBackIsAProblem) {
+TEST(FindingsTest, AClockThatWentBackIsAProblem) {
   doctor::MachineFacts facts;
   facts.now = absl::FromUnixSeconds(900);
-  const auto findings = doctor::ExamineClock(Server(), facts);
+  const auto findings = doctor::ExamineClock(SoundServer(), facts);
   EXPECT_THAT(findings.at(0), Is(Severity::kProblem, HasSubstr("1m40s in the future")));
   facts.now = absl::FromUnixSeconds(1100);
-  EXPECT_THAT(doctor::ExamineClock(Server(), facts).at(0), Is(Severity::kFine));
+  EXPECT_THAT(doctor::ExamineClock(SoundServer(), facts).at(0), Is(Severity::kFine));
   facts.clock_kept = false;
-  EXPECT_THAT(doctor::ExamineClock(Server(), facts).at(0), Is(Severity::kNotice));
+  EXPECT_THAT(doctor::ExamineClock(SoundServer(), facts).at(0), Is(Severity::kNotice));
 }
 
-TEST(DoctorMachineTest, ASnapshotThatIsNotMountedIsSaidSo) {
+TEST(FindingsTest, ASnapshotThatIsNotMountedIsSaidSo) {
   doctor::MachineFacts facts;
   facts.library = "/usr/lib/libconvtune_preload.so";
   facts.snapshot = doctor::SeenFile{"/state/snapshot/current.snapshot", ENOENT};
@@ -312,7 +320,7 @@ TEST(DoctorMachineTest, ASnapshotThatIsNotMountedIsSaidSo) {
   EXPECT_THAT(doctor::ExamineInterposer(facts).at(1).what, HasSubstr("is not learned"));
 }
 
-TEST(DoctorMachineTest, AFolderThatLetsItsOwnerAloneThroughIsNamed) {
+TEST(FindingsTest, AFolderThatLetsItsOwnerAloneThroughIsNamed) {
   doctor::MachineFacts facts;
   facts.library = "/usr/lib/libconvtune_preload.so";
   facts.snapshot = doctor::SeenFile{"/state/snapshot/current.snapshot"};
@@ -320,10 +328,11 @@ TEST(DoctorMachineTest, AFolderThatLetsItsOwnerAloneThroughIsNamed) {
   facts.snapshot->owner_only = "/state has mode 0700";
   const auto findings = doctor::ExamineInterposer(facts);
   ASSERT_EQ(findings.size(), 2U);
-  EXPECT_THAT(findings[1], Is(Severity::kNotice, HasSubstr("other users cannot: /state has mode 0700")));
+  EXPECT_THAT(findings[1],
+              Is(Severity::kNotice, HasSubstr("other users cannot: /state has mode 0700")));
 }
 
-TEST(DoctorMachineTest, WhatSwitchesTheInterposerOffAndALibraryThatIsNotThereAreSaid) {
+TEST(FindingsTest, WhatSwitchesTheInterposerOffAndALibraryThatIsNotThereAreSaid) {
   doctor::MachineFacts facts;
   facts.switched_off = "/state/snapshot/disabled";
   const auto findings = doctor::ExamineInterposer(facts);
@@ -332,7 +341,7 @@ TEST(DoctorMachineTest, WhatSwitchesTheInterposerOffAndALibraryThatIsNotThereAre
   EXPECT_THAT(findings[1].what, HasSubstr("served nothing, by /state/snapshot/disabled"));
 }
 
-TEST(DoctorMachineTest, CudnnAndItsConfigurationAreJudged) {
+TEST(FindingsTest, CudnnAndItsConfigurationAreJudged) {
   v1::ListEnvironmentsResponse environments;
   v1::Environment* e = environments.add_environments();
   e->set_name("nvidia-h200");
@@ -352,7 +361,7 @@ TEST(DoctorMachineTest, CudnnAndItsConfigurationAreJudged) {
   EXPECT_THAT(doctor::ExamineLibraries(environments).at(0), Is(Severity::kProblem));
 }
 
-TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
+TEST(FindingsTest, WhatTheFleetMissedIsNoticed) {
   v1::FleetState state;
   EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kFine));
   state.set_outbox_depth(5);  // perhaps there is no fleet at all
@@ -364,18 +373,23 @@ TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
   state.mutable_agent_silence()->set_seconds(59);
   EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kFine));
   state.mutable_agent_silence()->set_seconds(120);
-  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice, "fleet release 3; no agent has asked for 2 min"));
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0),
+              Is(Severity::kNotice, "fleet release 3; no agent has asked for 2 min"));
   state.mutable_agent_silence()->set_seconds(5);
   state.set_agent_trouble("PostgreSQL is out of reach");
-  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice, "the fleet's agent of this node: PostgreSQL is out of reach"));
+  EXPECT_THAT(doctor::ExamineFleet(state).at(0),
+              Is(Severity::kNotice, "the fleet's agent of this node: PostgreSQL is out of reach"));
   state.set_outbox_refused(2);
   state.set_last_refused("fwd: elapsed: must be a Duration");
-  EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice, "2 tunings were refused by the fleet, the last of fwd: elapsed: must be a Duration"));
+  EXPECT_THAT(
+      doctor::ExamineFleet(state).at(0),
+      Is(Severity::kNotice,
+         "2 tunings were refused by the fleet, the last of fwd: elapsed: must be a Duration"));
   state.set_outbox_dropped(1);
   EXPECT_THAT(doctor::ExamineFleet(state).at(0), Is(Severity::kNotice));
 }
 
-TEST(DoctorMachineTest, LooksAtThisMachine) {
+TEST(FindingsTest, LooksAtThisMachine) {
   v1::ServerInfo server;
   server.set_state_dir("/tmp");
   v1::Publication publication;

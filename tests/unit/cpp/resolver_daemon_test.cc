@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "client/cpp/client.h"
-#include "db/snapshot/snapshot_writer.h"
 #include "tests/unit/cli/fake_daemon.h"
+#include "tests/unit/cpp/published.h"
 #include "tests/unit/unix_socket.h"
 
 namespace convtune::client {
@@ -171,17 +171,7 @@ UniqueFd SilentDaemon(const std::string& path) {
 TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) {
   const std::string folder = daemon_.folder() + "/snapshot";
   std::filesystem::create_directory(folder);
-  snapshot::SnapshotChoice choice(ConvProblem::Parse(cli::ProblemText(8)).value());
-  convtune::Candidate candidate;
-  candidate.id = ParseCandidateId("graph:eng5").value();
-  choice.candidates = {candidate};
-  snapshot::SnapshotWriter writer({});
-  ASSERT_TRUE(
-      writer
-          .Add(convtune::Environment::Parse("a,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value(),
-               snapshot::Channel::kStable, choice)
-          .ok());
-  ASSERT_TRUE(writer.Write(folder + "/current.snapshot").ok());
+  Publish(folder, {"a"}, ThreeChoices(cli::ProblemText(8)));
   const UniqueFd silent = SilentDaemon(daemon_.folder() + "/silent");
   Options options;
   options.address = "unix:" + daemon_.folder() + "/silent";

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "db/snapshot/snapshot_writer.h"
+#include "tests/unit/cpp/published.h"
 #include "tests/unit/temp_dir.h"
 
 namespace convtune::client {
@@ -17,44 +17,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-constexpr char kProblem[] = "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
 constexpr char kOther[] = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
-
-// "a" or "a 9.12.0", a model and a cuDNN.
-convtune::Environment EnvironmentOf(const std::string& words) {
-  const size_t space = words.find(' ');
-  const std::string cudnn = space == std::string::npos ? "9.19.0" : words.substr(space + 1);
-  return convtune::Environment::Parse(words.substr(0, space) + ",cc=9.0,sms=132,cudnn=" + cudnn +
-                                      ",lib=full")
-      .value();
-}
-
-convtune::Candidate CandidateOf(const std::string& id, double us, int64_t workspace,
-                                uint32_t notes = 0) {
-  convtune::Candidate candidate;
-  candidate.id = ParseCandidateId(id).value();
-  candidate.median_us = us;
-  candidate.workspace_bytes = workspace;
-  candidate.numerical_notes = notes;
-  return candidate;
-}
 
 class ResolverSnapshotTest : public ::testing::Test {
  protected:
-  static snapshot::SnapshotChoice Choices() {
-    snapshot::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
-    choice.evidence = convtune::Evidence::kMeasured;
-    choice.candidates = {
-        CandidateOf("graph:eng5,k2=1", 10, 4096, NoteBit(NumericalNote::kNondeterministic)),
-        CandidateOf("graph:eng7", 12, 0), CandidateOf("legacy:algo1,math1", 9, 64)};
-    return choice;
-  }
   void Publish(const std::vector<std::string>& models, const snapshot::SnapshotChoice& choice) {
-    snapshot::SnapshotWriter writer({});
-    for (const std::string& model : models) {
-      ASSERT_TRUE(writer.Add(EnvironmentOf(model), snapshot::Channel::kStable, choice).ok());
-    }
-    ASSERT_TRUE(writer.Write(folder_.path("current.snapshot")).ok());
+    client::Publish(folder_.path(), models, choice);
   }
   Options NobodyThere() const {
     Options options;
@@ -78,7 +46,7 @@ class ResolverSnapshotTest : public ::testing::Test {
     }
   }
   static Result Ask(const Options& options, const Constraints& constraints = {},
-                    const std::string& problem = kProblem) {
+                    const std::string& problem = kPublished) {
     Resolver resolver(options);
     return AskAll(&resolver, {{problem}}, constraints)[0];
   }
@@ -87,12 +55,12 @@ class ResolverSnapshotTest : public ::testing::Test {
 };
 
 TEST_F(ResolverSnapshotTest, AnswersWithTheFasterApisFirstChoice) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   const Result result = Ask(NobodyThere());
   ASSERT_TRUE(result.found) << result.message;
   EXPECT_EQ(result.source, Source::kSnapshot);
   EXPECT_EQ(result.evidence, Evidence::kMeasured);
-  EXPECT_EQ(result.problem, ConvProblem::Parse(kProblem)->ToText());
+  EXPECT_EQ(result.problem, ConvProblem::Parse(kPublished)->ToText());
   EXPECT_EQ(result.winner.text, "legacy:algo1,math1");
   EXPECT_FALSE(result.winner.graph);
   EXPECT_EQ(result.winner.algorithm, 1);
@@ -103,14 +71,14 @@ TEST_F(ResolverSnapshotTest, AnswersWithTheFasterApisFirstChoice) {
 }
 
 TEST_F(ResolverSnapshotTest, TheFirstChoiceOfUntimedOnesStaysFirst) {
-  snapshot::SnapshotChoice choice = Choices();
+  snapshot::SnapshotChoice choice = ThreeChoices();
   for (convtune::Candidate& candidate : choice.candidates) candidate.median_us = 0;
   Publish({"a"}, choice);
   EXPECT_EQ(Ask(NobodyThere()).winner.text, "graph:eng5,k2=1");
 }
 
 TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   Result result = Ask(NobodyThere(), {}, kOther);
   EXPECT_EQ(result.source, Source::kNone);
   EXPECT_THAT(result.message, HasSubstr("not in the snapshot for a"));
@@ -121,7 +89,7 @@ TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
 }
 
 TEST_F(ResolverSnapshotTest, SeveralEnvironmentsNeedAName) {
-  Publish({"a", "b"}, Choices());
+  Publish({"a", "b"}, ThreeChoices());
   EXPECT_THAT(Ask(NobodyThere()).message,
               HasSubstr("must be one of: a,cc=9.0,sms=132,cudnn=9.19.0,lib=full; b,cc="));
   Options named = NobodyThere();
@@ -132,7 +100,7 @@ TEST_F(ResolverSnapshotTest, SeveralEnvironmentsNeedAName) {
 }
 
 TEST_F(ResolverSnapshotTest, AnswersAreThoseOfTheProgramsEnvironmentAlone) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   Options options = NobodyThere();
   options.program.cudnn_version = "9.19.0";
   const Result own = Ask(options);
@@ -152,7 +120,7 @@ TEST_F(ResolverSnapshotTest, AnswersAreThoseOfTheProgramsEnvironmentAlone) {
 }
 
 TEST_F(ResolverSnapshotTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
-  Publish({"a", "a 9.12.0", "b"}, Choices());
+  Publish({"a", "a 9.12.0", "b"}, ThreeChoices());
   Options options = NobodyThere();
   options.program.cudnn_version = "9.12.0";
   EXPECT_EQ(Ask(options).environment.cudnn_version, "9.12.0");
@@ -166,7 +134,7 @@ TEST_F(ResolverSnapshotTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
 }
 
 TEST_F(ResolverSnapshotTest, ATimeThatWasNotTakenIsNone) {
-  snapshot::SnapshotChoice choice = Choices();
+  snapshot::SnapshotChoice choice = ThreeChoices();
   choice.candidates[0].median_us = 0;
   Publish({"a"}, choice);
   const Result result = Ask(NobodyThere());
@@ -179,12 +147,12 @@ TEST_F(ResolverSnapshotTest, WhatNobodyKnowsIsCanonicalToo) {
   const Result result = Ask(NobodyThere());
   EXPECT_FALSE(result.found);
   EXPECT_EQ(result.miss, MissReason::kUnavailable);
-  EXPECT_EQ(result.problem, ConvProblem::Parse(kProblem)->ToText());
+  EXPECT_EQ(result.problem, ConvProblem::Parse(kPublished)->ToText());
   EXPECT_EQ(Ask(NobodyThere(), {}, "nonsense").problem, "nonsense");
 }
 
 TEST_F(ResolverSnapshotTest, WhatItCannotSatisfySaysWhy) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   Constraints young;
   young.max_age = std::chrono::hours(1);
   EXPECT_THAT(Ask(NobodyThere(), young).message, HasSubstr("does not say how old"));
@@ -194,7 +162,7 @@ TEST_F(ResolverSnapshotTest, WhatItCannotSatisfySaysWhy) {
 }
 
 TEST_F(ResolverSnapshotTest, ADamagedFileIsNoAnswer) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   std::fstream file(folder_.path("current.snapshot"),
                     std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(200);
@@ -204,30 +172,30 @@ TEST_F(ResolverSnapshotTest, ADamagedFileIsNoAnswer) {
 }
 
 TEST_F(ResolverSnapshotTest, AReplacedFileIsReadAnew) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   Resolver resolver(NobodyThere());
-  EXPECT_TRUE(AskAll(&resolver, {{kProblem}})[0].found);
-  snapshot::SnapshotChoice choice = Choices();
+  EXPECT_TRUE(AskAll(&resolver, {{kPublished}})[0].found);
+  snapshot::SnapshotChoice choice = ThreeChoices();
   choice.candidates = {CandidateOf("graph:eng9", 1, 0)};
   Publish({"a"}, choice);
-  EXPECT_EQ(AskAll(&resolver, {{kProblem}})[0].winner.text, "graph:eng9");
+  EXPECT_EQ(AskAll(&resolver, {{kPublished}})[0].winner.text, "graph:eng9");
   std::filesystem::remove(folder_.path("current.snapshot"));
-  EXPECT_FALSE(AskAll(&resolver, {{kProblem}})[0].found);
+  EXPECT_FALSE(AskAll(&resolver, {{kPublished}})[0].found);
 }
 
 TEST_F(ResolverSnapshotTest, CanBeLeftOut) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   Options options = NobodyThere();
   options.use_snapshot = false;
   EXPECT_FALSE(Ask(options).found);
 }
 
 TEST_F(ResolverSnapshotTest, WhatIsFoundDoesNotWaitForTheRest) {
-  Publish({"a"}, Choices());
+  Publish({"a"}, ThreeChoices());
   Resolver resolver(NobodyThere());
   // Longer than a test may take: it is back because all is there.
-  EXPECT_TRUE(resolver.Resolve({{kProblem}}, seconds(1000))[0].found);
-  const auto results = AskAll(&resolver, {{kOther}, {kProblem}});
+  EXPECT_TRUE(resolver.Resolve({{kPublished}}, seconds(1000))[0].found);
+  const auto results = AskAll(&resolver, {{kOther}, {kPublished}});
   EXPECT_FALSE(results[0].found);
   EXPECT_TRUE(results[1].found);
 }

@@ -9,15 +9,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "convtune/v1/tuning_service.pb.h"
-#include "db/snapshot/snapshot_writer.h"
+#include "tests/unit/cpp/published.h"
 #include "tests/unit/rule_cases.h"
 #include "tests/unit/temp_dir.h"
 
 namespace convtune::client {
 namespace {
-
-constexpr char kEnvironment[] = "a,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
-constexpr char kProblem[] = "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
 
 Evidence EvidenceOf(const std::string& name) {
   return static_cast<Evidence>(ParseEvidence(name).value());
@@ -62,37 +59,21 @@ std::string Outcome(const v1::BatchGetResult& result) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "MISS_REASON_"));
 }
 
-convtune::Candidate CandidateOf(const std::string& id, double us, int64_t workspace,
-                                uint32_t notes) {
-  convtune::Candidate candidate;
-  candidate.id = ParseCandidateId(id).value();
-  candidate.median_us = us;
-  candidate.workspace_bytes = workspace;
-  candidate.numerical_notes = notes;
-  return candidate;
-}
-
 TEST(SnapshotAnswers, AnswersWhatTheTableSays) {
   const TempDir folder;
   for (const std::vector<std::string>& row : RuleCases("snapshot_answers.txt")) {
     ASSERT_EQ(row.size(), 4U);
-    snapshot::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
-    choice.candidates = {
-        CandidateOf("graph:eng5,k2=1", 10, 4096, NoteBit(NumericalNote::kNondeterministic)),
-        CandidateOf("graph:eng7", 12, 0, 0), CandidateOf("legacy:algo1,math1", 9, 64, 0)};
+    snapshot::SnapshotChoice choice = ThreeChoices();
     choice.evidence = ParseEvidence(row[0]).value();
     choice.pinned = row[1] == "yes";
-    snapshot::SnapshotWriter writer({});
-    const auto environment = convtune::Environment::Parse(kEnvironment);
-    ASSERT_TRUE(writer.Add(*environment, snapshot::Channel::kStable, choice).ok());
-    ASSERT_TRUE(writer.Write(folder.path("current.snapshot")).ok());
+    Publish(folder.path(), {"a"}, choice);
     const auto answers = SnapshotAnswers::Open(folder.path());
     ASSERT_TRUE(answers.ok()) << answers.status();
     const auto part = (*answers)->Choose("", {});
     ASSERT_TRUE(part.ok()) << part.status();
     const absl::StatusOr<Terms> terms = MakeTerms("", {}, Asked(row[2]));
     ASSERT_TRUE(terms.ok()) << terms.status();
-    EXPECT_EQ(Outcome((*answers)->Find(**part, ConvProblem::Parse(kProblem).value(), *terms)),
+    EXPECT_EQ(Outcome((*answers)->Find(**part, ConvProblem::Parse(kPublished).value(), *terms)),
               row[3])
         << row[0] << " " << row[1] << " " << row[2];
   }

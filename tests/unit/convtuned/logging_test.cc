@@ -1,6 +1,7 @@
 #include "proto/monitoring/log.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -66,7 +67,7 @@ TEST(JsonLog, KeepsTextOfAnyScript) {
 TEST(TextLog, IsOneLineWithTheRequestId) {
   const rpc::services::ScopedRequestId scope("abc");
   const std::string line = Log(false, "two\nlines");
-  EXPECT_THAT(line, HasSubstr(" info two\\nlines request_id=abc\n"));
+  EXPECT_THAT(line, testing::HasSubstr(" info two\\nlines request_id=abc\n"));
 }
 
 // Standard error is a pipe until it ends.
@@ -157,12 +158,12 @@ TEST(Log, NobodyWaitsForAReaderAndWhatIsLostIsSaid) {
   EXPECT_GT(lost.others, 50);
   EXPECT_GT(lost.audit, 0);
   const std::string text = piped.ReadTo(R"("lost":)");
-  EXPECT_THAT(text,
-              HasSubstr(std::to_string(lost.audit + lost.others) + " lines of this log were lost"));
-  EXPECT_THAT(text, HasSubstr(R"("lost":)" + std::to_string(lost.audit)));
+  EXPECT_THAT(text, testing::HasSubstr(std::to_string(lost.audit + lost.others) +
+                                       " lines of this log were lost"));
+  EXPECT_THAT(text, testing::HasSubstr(R"("lost":)" + std::to_string(lost.audit)));
   // There is a reader again: the line is written when Info returns.
   log::Info("after");
-  EXPECT_THAT(piped.ReadTo("after"), HasSubstr("after"));
+  EXPECT_THAT(piped.ReadTo("after"), testing::HasSubstr("after"));
 }
 
 TEST_F(LostLinesTest, WhatIsLostWhileThatIsSaidIsSaidToo) {
@@ -191,7 +192,7 @@ TEST_F(LostLinesTest, TheEndWaitsForWhatIsSaidOfThem) {
   EXPECT_GT(piped_.Waiting(), 0);
   EXPECT_LT(piped_.Waiting(), kPage);
   reader.join();
-  EXPECT_THAT(piped_.ReadTo("lost"), HasSubstr("lost"));
+  EXPECT_THAT(piped_.ReadTo("lost"), testing::HasSubstr("lost"));
 }
 
 TEST(Log, ALineMayBeLongerThanAllThatMayWait) {
@@ -202,7 +203,7 @@ TEST(Log, ALineMayBeLongerThanAllThatMayWait) {
     log::Info("$0end", std::string(2 << 20, 'x'));
     log::Info("after");
   });
-  EXPECT_THAT(piped.ReadTo("after"), HasSubstr("xend"));
+  EXPECT_THAT(piped.ReadTo("after"), testing::HasSubstr("xend"));
   writer.join();
   EXPECT_EQ(log::LostLines().others, before);
 }

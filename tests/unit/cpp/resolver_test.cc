@@ -1,5 +1,6 @@
 // The library where there is no daemon; resolver_daemon_test.cc has one.
 #include <convtune/resolver.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdlib.h>
@@ -53,7 +54,7 @@ TEST(ResolverTest, WrongOptionsAreAReasonAndNoException) {
     Resolver resolver(options);
     const auto results = resolver.Resolve({{"x"}}, milliseconds(60000));
     ASSERT_EQ(results.size(), 1U);
-    EXPECT_THAT(results[0].message, HasSubstr(":"));
+    EXPECT_THAT(results[0].message, testing::HasSubstr(":"));
   }
 }
 
@@ -96,8 +97,8 @@ TEST(ResolverTest, WhereNobodySaidWhereTheDaemonIsTheReasonNamesWhereItWasLooked
   Resolver resolver(options);
   // Without time nobody is asked, so a daemon on the default socket is not either.
   const std::string why = resolver.Resolve({{"x"}}, milliseconds(0)).at(0).message;
-  EXPECT_THAT(why, HasSubstr("looked for "));
-  EXPECT_THAT(why, HasSubstr("/run/convtune/convtune.sock"));
+  EXPECT_THAT(why, testing::HasSubstr("looked for "));
+  EXPECT_THAT(why, testing::HasSubstr("/run/convtune/convtune.sock"));
 }
 
 TEST(ResolverTest, ARefreshThatFindsNothingChangesNothingAndStops) {

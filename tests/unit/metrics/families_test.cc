@@ -1,5 +1,6 @@
 #include "server/metrics/families.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -52,8 +53,10 @@ TEST(Families, NumbersComeWithTheirLabels) {
         R"(convtune_evidence_age_seconds{environment="nvidia-h200",of="oldest"} 6000)"}) {
     EXPECT_TRUE(HasLine(text, line)) << line << "\nin\n" << text;
   }
-  EXPECT_THAT(text, Not(HasSubstr("convtune_snapshot"))) << "nothing is published";
-  EXPECT_THAT(text, Not(HasSubstr("convtune_tls_certificate"))) << "there is no TLS";
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("convtune_snapshot")))
+      << "nothing is published";
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("convtune_tls_certificate")))
+      << "there is no TLS";
 }
 
 TEST(Families, OfTlsThereIsTheEndOfTheCertificateAndWhatFailed) {

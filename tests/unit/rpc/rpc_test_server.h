@@ -18,30 +18,19 @@
 
 namespace convtune::rpc {
 
-// A MemoryStore whose maintenance gives fixed values.
+// A MemoryStore whose maintenance gives what a test says.
 class FakeStore : public MemoryStore {
  public:
-  std::vector<std::string> findings;
-  absl::Status failure;
+  v1::CheckDatabaseResponse check;
+  v1::CompactDatabaseResponse compaction;
+  absl::Status failure;  // of compacting
 
-  absl::StatusOr<v1::CheckDatabaseResponse> Check() override {
-    if (!failure.ok()) return failure;
-    v1::CheckDatabaseResponse check;
-    check.set_ok(findings.empty());
-    check.mutable_findings()->Assign(findings.begin(), findings.end());
-    check.set_rows_checked(12);
-    return check;
-  }
+  absl::StatusOr<v1::CheckDatabaseResponse> Check() override { return check; }
   absl::StatusOr<int64_t> Backup(const std::string&, const std::function<bool()>&) override {
-    if (!failure.ok()) return failure;
     return 4096;
   }
   absl::StatusOr<v1::CompactDatabaseResponse> Compact() override {
     if (!failure.ok()) return failure;
-    v1::CompactDatabaseResponse compaction;
-    compaction.set_bytes_before(200);
-    compaction.set_bytes_after(100);
-    compaction.set_thinned(3);
     return compaction;
   }
   int64_t SizeBytes() override { return 8192; }

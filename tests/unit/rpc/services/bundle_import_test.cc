@@ -1,4 +1,5 @@
 // Damaged and hostile bundles against a server and its tuner, and a bundle there and back.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -118,7 +119,7 @@ TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
 TEST_F(BundleImportTest, WhatIsNoBundleIsRefusedByItsHead) {
   const absl::Status status = Import(std::string(8, '\0'), /*whole=*/false, 7).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("is no bundle")) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("is no bundle")) << status;
 }
 
 TEST_F(BundleImportTest, ASecondImportChangesNothing) {
@@ -218,7 +219,7 @@ TEST_F(BundleImportTest, ARefusedRowIsNamedAndTheOthersAreTaken) {
   EXPECT_EQ(response.refused_count(), 1);
   ASSERT_EQ(response.refusals_size(), 1);
   EXPECT_EQ(response.refusals(0).reason(), v1::REFUSAL_REASON_MEASUREMENT);
-  EXPECT_THAT(response.refusals(0).examples(0), HasSubstr("candidates[0].median_us"));
+  EXPECT_THAT(response.refusals(0).examples(0), testing::HasSubstr("candidates[0].median_us"));
   EXPECT_EQ(response.taken_count(), 1);
   EXPECT_EQ(store_.put_count(), 1);
 }

@@ -1,5 +1,6 @@
 #include "server/rpc/services/call.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -24,7 +25,7 @@ TEST(Call, RepliesThatNobodyReadsAreBounded) {
   const grpc::Status refused = Reply(1 << 20, &next);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.error_message(),
-              HasSubstr("callers have not read 536870912 bytes of replies"));
+              testing::HasSubstr("callers have not read 536870912 bytes of replies"));
   EXPECT_TRUE(Reply(1000, &next).ok()) << "one answer";
 
   unread.pop_back();

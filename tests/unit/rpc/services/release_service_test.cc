@@ -113,7 +113,7 @@ class FakeReleases : public release::Publisher {
   }
 };
 
-using Stub = v1::ReleaseService::Stub;
+using ReleaseStub = v1::ReleaseService::Stub;
 
 class ReleaseServiceTest : public testing::Test {
  protected:
@@ -129,14 +129,14 @@ class ReleaseServiceTest : public testing::Test {
   FakeReleases releases_;
   TestServer base_;
   std::unique_ptr<Server> server_;
-  std::unique_ptr<v1::ReleaseService::Stub> stub_;
+  std::unique_ptr<ReleaseStub> stub_;
 };
 
 TEST_F(ReleaseServiceTest, DiffSaysWhatEachChoiceIsForAndLeavesTheStockRoleOut) {
   v1::DiffReleasesRequest request;
   request.set_from(4);
   v1::DiffReleasesResponse diff;
-  ASSERT_TRUE(Invoke(*stub_, &Stub::DiffReleases, request, &diff).ok());
+  ASSERT_TRUE(Invoke(*stub_, &ReleaseStub::DiffReleases, request, &diff).ok());
   EXPECT_EQ(diff.from(), 4);
   EXPECT_EQ(diff.change_count(), 1);
   ASSERT_EQ(diff.changes_size(), 1);
@@ -155,7 +155,7 @@ TEST_F(ReleaseServiceTest, PromotePassesOnWhoAndHowMany) {
   request.set_reason("because");
   request.set_canary_permille(50);
   v1::Release release;
-  ASSERT_TRUE(Invoke(*stub_, &Stub::PromoteRelease, request, &release).ok());
+  ASSERT_TRUE(Invoke(*stub_, &ReleaseStub::PromoteRelease, request, &release).ok());
   EXPECT_EQ(release.number(), 5);
   EXPECT_EQ(releases_.author, "ann");
   EXPECT_EQ(releases_.permille, 50);
@@ -167,22 +167,23 @@ TEST_F(ReleaseServiceTest, RollBackPassesTheReleaseAndTheErrorOn) {
   request.set_reason("slower");
   request.set_release(3);
   v1::Release release;
-  ASSERT_TRUE(Invoke(*stub_, &Stub::RollBackRelease, request, &release).ok());
+  ASSERT_TRUE(Invoke(*stub_, &ReleaseStub::RollBackRelease, request, &release).ok());
   EXPECT_EQ(releases_.to, 3);
   releases_.failure = absl::NotFoundError("release: there is no release 3");
-  EXPECT_EQ(Invoke(*stub_, &Stub::RollBackRelease, request, &release).error_code(),
+  EXPECT_EQ(Invoke(*stub_, &ReleaseStub::RollBackRelease, request, &release).error_code(),
             grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(ReleaseServiceTest, ReleasesOfMoreThanAReplyComeInPages) {
   releases_.rows = 15000;
-  const auto all = AllPages(*stub_, &Stub::ListReleases, {}, [](const auto& page, auto* numbers) {
-    EXPECT_EQ(page.promoted(), 2);
-    EXPECT_EQ(page.waiting_changes(), 3);
-    for (const v1::Release& release : page.releases()) {
-      numbers->push_back(std::to_string(release.number()));
-    }
-  });
+  const auto all =
+      AllPages(*stub_, &ReleaseStub::ListReleases, {}, [](const auto& page, auto* numbers) {
+        EXPECT_EQ(page.promoted(), 2);
+        EXPECT_EQ(page.waiting_changes(), 3);
+        for (const v1::Release& release : page.releases()) {
+          numbers->push_back(std::to_string(release.number()));
+        }
+      });
   ASSERT_EQ(all.size(), 15002U);
   for (int i = 0; i < 15002; ++i) ASSERT_EQ(all[static_cast<size_t>(i)], std::to_string(2 - i));
 }
@@ -192,7 +193,7 @@ TEST_F(ReleaseServiceTest, ChangesOfMoreThanAReplyComeInPages) {
   v1::DiffReleasesRequest request;
   request.set_max_changes(10000);
   const auto all =
-      AllPages(*stub_, &Stub::DiffReleases, request, [](const auto& page, auto* texts) {
+      AllPages(*stub_, &ReleaseStub::DiffReleases, request, [](const auto& page, auto* texts) {
         EXPECT_EQ(page.change_count(), 20001);
         EXPECT_LE(page.changes_size(), 10000);
         for (const v1::ChoiceChange& change : page.changes()) {
@@ -205,7 +206,7 @@ TEST_F(ReleaseServiceTest, ChangesOfMoreThanAReplyComeInPages) {
 TEST_F(ReleaseServiceTest, ChangesAreCutAndCounted) {
   releases_.rows = 1500;
   v1::DiffReleasesResponse diff;
-  ASSERT_TRUE(Invoke(*stub_, &Stub::DiffReleases, {}, &diff).ok());
+  ASSERT_TRUE(Invoke(*stub_, &ReleaseStub::DiffReleases, {}, &diff).ok());
   EXPECT_EQ(diff.changes_size(), 1000);
   EXPECT_EQ(diff.change_count(), 1501);
 }
@@ -214,12 +215,13 @@ TEST_F(ReleaseServiceTest, WantedOfMoreThanAReplyComeInPages) {
   releases_.rows = 10000;
   v1::ListWantedRequest request;
   request.set_max_problems(10000);
-  const auto all = AllPages(*stub_, &Stub::ListWanted, request, [](const auto& page, auto* texts) {
-    EXPECT_EQ(page.wanted_count(), 10003);
-    for (const v1::WantedProblem& wanted : page.wanted()) {
-      texts->push_back(wanted.problem_text());
-    }
-  });
+  const auto all =
+      AllPages(*stub_, &ReleaseStub::ListWanted, request, [](const auto& page, auto* texts) {
+        EXPECT_EQ(page.wanted_count(), 10003);
+        for (const v1::WantedProblem& wanted : page.wanted()) {
+          texts->push_back(wanted.problem_text());
+        }
+      });
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 10001U);
 }
 
@@ -227,7 +229,7 @@ TEST_F(ReleaseServiceTest, WantedAreCutAndCounted) {
   v1::ListWantedRequest request;
   request.set_max_problems(2);
   v1::ListWantedResponse wanted;
-  ASSERT_TRUE(Invoke(*stub_, &Stub::ListWanted, request, &wanted).ok());
+  ASSERT_TRUE(Invoke(*stub_, &ReleaseStub::ListWanted, request, &wanted).ok());
   EXPECT_EQ(wanted.wanted_size(), 2);
   EXPECT_EQ(wanted.wanted_count(), 3);
   EXPECT_TRUE(wanted.wanted(0).can_be_tuned());
@@ -237,7 +239,7 @@ TEST_F(ReleaseServiceTest, WantedAreCutAndCounted) {
 
 TEST_F(ReleaseServiceTest, PublicationSaysHowTheSnapshotIs) {
   v1::Publication publication;
-  ASSERT_TRUE(Invoke(*stub_, &Stub::GetPublication, {}, &publication).ok());
+  ASSERT_TRUE(Invoke(*stub_, &ReleaseStub::GetPublication, {}, &publication).ok());
   EXPECT_EQ(publication.folder(), "/state/snapshot");
 }
 

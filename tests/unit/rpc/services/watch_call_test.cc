@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -80,7 +81,7 @@ TEST(WatchTuningJob, AJobThatTheDaemonsEndInterruptedIsUnavailable) {
   EXPECT_FALSE(server.Read()) << "it is not told as one that was cancelled";
   const grpc::Status status = server.reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_THAT(status.error_message(), HasSubstr("draining"));
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("draining"));
 }
 
 TEST(WatchTuningJob, CancelStopsWatching) {

@@ -1,3 +1,4 @@
+// A TempDir is an empty folder of this process's own; it is removed at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +9,6 @@
 
 namespace convtune {
 
-// A TempDir is an empty folder of this process's own; it is removed at the end.
 class TempDir {
  public:
   TempDir() {

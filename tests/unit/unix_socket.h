@@ -1,3 +1,4 @@
+// BindSocket makes a unix socket at a path.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +11,7 @@
 
 namespace convtune {
 
-// A unix socket that is bound to the path. Nobody listens there yet, and never again once it is
-// closed.
+// Nobody listens there yet, and never again once it is closed.
 inline UniqueFd BindSocket(const std::string& path) {
   UniqueFd end(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};

@@ -5,6 +5,7 @@
 
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/db/bundle/bundle_files.h"
+#include "tests/unit/db/for_each_tuning.h"
 
 namespace convtune::db {
 namespace {
@@ -21,19 +22,6 @@ class LayeredTuningsTest : public ::testing::Test {
   }
 
   LayeredTunings Store() { return {&memory_, layers_}; }
-
-  std::vector<Tuning> All() {
-    std::vector<Tuning> tunings;
-    EXPECT_TRUE(Store()
-                    .ForEachStored(
-                        [&](const StoredTuning& stored) {
-                          tunings.push_back(stored.decode().value());
-                          return true;
-                        },
-                        [](const std::string& text) { ADD_FAILURE() << text; })
-                    .ok());
-    return tunings;
-  }
 
   TestFolder folder_;
   MemoryStore memory_;
@@ -58,7 +46,7 @@ TEST_F(LayeredTuningsTest, EvidenceDecidesAndNotPlace) {
   ASSERT_TRUE(memory_.PutTuning(better, SampleEnvironment()).ok());
   EXPECT_EQ(*Store().GetTuning(worse.key), bundle::Imported(bundle::ValidTuning(1)));
   EXPECT_EQ(*Store().GetTuning(better.key), better);
-  const std::vector<Tuning> all = All();
+  const std::vector<Tuning> all = AllTunings(Store());
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0], WithoutSamples(bundle::Imported(bundle::ValidTuning(1))));
   EXPECT_EQ(all[1], WithoutSamples(better));
@@ -77,7 +65,7 @@ TEST_F(LayeredTuningsTest, ForEachVisitsEachKeyOfStoreAndLayersOnce) {
     ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(n), SampleEnvironment()).ok());
   }
   std::vector<std::string> keys, expected;
-  for (const Tuning& tuning : All()) keys.push_back(tuning.key.problem_text);
+  for (const Tuning& tuning : AllTunings(Store())) keys.push_back(tuning.key.problem_text);
   for (int n = 1; n <= 7; ++n) expected.push_back(bundle::ValidTuning(n).key.problem_text);
   EXPECT_THAT(keys, ::testing::UnorderedElementsAreArray(expected));
 }

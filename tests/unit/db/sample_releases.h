@@ -18,6 +18,13 @@ inline Release SampleRelease(int64_t number) {
   return release;
 }
 
+inline Release SampleCanary(int64_t number) {
+  Release canary = SampleRelease(number);
+  canary.state = ReleaseState::kCanary;
+  canary.canary_permille = 50;
+  return canary;
+}
+
 // Of tuning number n, with `engine` as the best: two choices. As it is read from
 // `release`.
 inline Portfolio SamplePortfolio(int n, int engine, int64_t release = 1) {

@@ -118,6 +118,22 @@ inline Pin SamplePin(int n) {
   return pin;
 }
 
+inline QuarantineEntry SampleQuarantine(int n = 1) {
+  return {SampleTuning(n).key, EngineConfig{34, {}},     QuarantineReason::kCrashed,
+          "illegal address",   absl::FromUnixSeconds(7), {}};
+}
+
+// Of another candidate of the same problem.
+inline QuarantineEntry SampleHang() {
+  return {SampleTuning(1).key,
+          LegacyAlgorithm{1, 2},
+          QuarantineReason::kHung,
+          "hung with a budget of 2s: no reply",
+          absl::FromUnixSeconds(8),
+          absl::Seconds(2),
+          1};
+}
+
 // Without its number.
 inline Ban SampleBan() {
   Ban ban;

@@ -29,10 +29,10 @@ class TestFolder {
 
   const std::string& path() const { return path_; }
   std::string File(const std::string& name) const { return path_ + "/" + name; }
-  // Sorted names of what is in it.
-  std::vector<std::string> Names() const {
+  // Sorted names of what is in it, or in a folder of it.
+  std::vector<std::string> Names(const std::string& folder = "") const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(File(folder))) {
       names.push_back(entry.path().filename().string());
     }
     std::sort(names.begin(), names.end());

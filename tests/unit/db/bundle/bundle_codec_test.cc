@@ -14,8 +14,6 @@
 namespace convtune::db::bundle {
 namespace {
 
-const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
-
 absl::StatusOr<Tuning> ReadRow(const v1::Tuning& row) {
   return FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow);
 }

@@ -10,17 +10,17 @@
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_reader.h"
 #include "db/bundle/bundle_writer.h"
-#include "tests/unit/db/sample_tunings.h"
 #include "tests/unit/db/test_folder.h"
+#include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::db::bundle {
+
+inline const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
 
 // SampleTuning(n) of a problem that there can be.
 inline Tuning ValidTuning(int n) {
   Tuning tuning = SampleTuning(n);
-  tuning.key.problem_text = "fwd,x=" + std::to_string(1000 + n) +
-                            "x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,"
-                            "f16,acc=f32";
+  tuning.key = ValidSampleTuning(1000 + n).key;  // so that text order is number order
   return tuning;
 }
 

@@ -27,7 +27,7 @@ class BundleMergeTest : public ::testing::Test {
       return absl::OkStatus();
     });
     BundleMergeOptions options;
-    options.now = absl::FromUnixSeconds(1'767'225'600);
+    options.now = kNow;
     options.skip_refused = skip_refused;
     const auto counts = MergeBundles(inputs, options, &writer);
     if (!counts.ok()) return counts.status();

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <random>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "db/bundle/bundle_codec.h"
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
@@ -17,7 +20,6 @@
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
 #include "db/fleet/reports.h"
-#include "tests/unit/db/fleet/delivered_rows.h"
 #include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::db::fleet {
@@ -30,6 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 // Takes the first node's word.
 PooledTuning TakeFirst(const std::vector<NodeEvidence>& evidence) {
@@ -37,6 +40,27 @@ PooledTuning TakeFirst(const std::vector<NodeEvidence>& evidence) {
   pooled.tuning = evidence.front().tuning;
   pooled.agreeing = 1;
   return pooled;
+}
+
+// A row of a node's outbox.
+struct FleetDelivery {
+  int64_t epoch = 77;
+  int64_t sequence = 0;
+  Tuning tuning;  // its samples are left out
+  Environment environment;
+};
+
+std::vector<v1::OutboxRow> OutboxRows(const std::vector<FleetDelivery>& deliveries) {
+  std::vector<v1::OutboxRow> rows;
+  for (const FleetDelivery& delivery : deliveries) {
+    v1::OutboxRow& row = rows.emplace_back();
+    row.mutable_id()->set_epoch(delivery.epoch);
+    row.mutable_id()->set_sequence(delivery.sequence);
+    *row.mutable_environment() =
+        bundle::ToBundleEnvironment(1, delivery.environment, delivery.tuning.provenance);
+    *row.mutable_tuning() = bundle::ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false);
+  }
+  return rows;
 }
 
 FleetPin PinOf(const TuningKey& key, const std::string& candidate) {
@@ -84,6 +108,47 @@ class FleetStoreTest : public ::testing::Test {
     return repeated.value_or(-1);
   }
 
+  // Pools what is queued. Returns how many problems that was.
+  int64_t Pool(const PoolFunction& pool = TakeFirst) {
+    const auto pooled = PoolQueued(*postgres_, *names_, 10, pool);
+    EXPECT_TRUE(pooled.ok()) << pooled.status();
+    return pooled.value_or(-1);
+  }
+  // What the nodes say of the problems that are queued to be pooled, as it is pooled.
+  std::vector<Tuning> Evidence() {
+    std::vector<Tuning> tunings;
+    Pool([&](const std::vector<NodeEvidence>& evidence) {
+      for (const NodeEvidence& one : evidence) tunings.push_back(one.tuning);
+      return TakeFirst(evidence);
+    });
+    return tunings;
+  }
+
+  auto Promote(int permille = 0, const PromotionScope& scope = {}) {
+    return PromoteFleetRelease(*postgres_, {"ann", "why", nullptr}, permille, scope);
+  }
+  auto RollBack(int64_t release = 0) {
+    return RollBackFleetRelease(*postgres_, {"bob", "slow", nullptr}, release);
+  }
+
+  // Of these problems, the last of which is the most urgent.
+  static BatchRequest Request(const std::vector<int>& problems) {
+    BatchRequest request;
+    request.environment_text = SampleEnvironment().ToText();
+    request.author = "ann";
+    for (const int n : problems) {
+      const int urgency = static_cast<int>(request.tasks.size()) + 1;
+      request.tasks.push_back({ValidSampleTuning(n).key.problem_text, urgency});
+    }
+    return request;
+  }
+  std::vector<FleetTask> Claim(int64_t node, int64_t most = 1,
+                               absl::Duration lease = absl::Hours(1)) {
+    const auto tasks = ClaimTasks(*postgres_, *names_, node, {environment_}, most, lease);
+    EXPECT_TRUE(tasks.ok()) << tasks.status();
+    return tasks.ok() ? *tasks : std::vector<FleetTask>();
+  }
+
   std::string Text(const std::string& sql) {
     const auto rows = postgres_->Query(sql);
     EXPECT_TRUE(rows.ok()) << rows.status();
@@ -113,6 +178,7 @@ class FleetStoreTest : public ::testing::Test {
         "sequence");
   }
 
+  const std::string environment_ = SampleEnvironment().ToText();
   postgres::Connection::Options options_;
   std::unique_ptr<postgres::Connection> postgres_;
   std::unique_ptr<FleetNames> names_;
@@ -214,6 +280,90 @@ TEST_F(FleetStoreTest, TheDecisionsOfVersion1AreVouchedForByWhoeverMigrates) {
   EXPECT_EQ((*ListFleetBans(*postgres_))[0].error, kWrongDigest);
 }
 
+// As the fleet knows a tuning: without samples, and where it was measured.
+Tuning Comparable(Tuning tuning) {
+  tuning.provenance = Provenance();
+  tuning.origin = Origin::kLocal;
+  return WithoutSamples(std::move(tuning));
+}
+
+TEST_F(FleetStoreTest, KeepsADeliveryAsItWas) {
+  FleetDelivery odd = Delivery(2, 2);
+  odd.tuning.evidence = Evidence::kIncomplete;
+  odd.tuning.incomplete_message = "it's \"so\" \\ and\nso; " + std::string(200, 'x');
+  Take({Delivery(1, 1), odd});
+  std::vector<Tuning> known;
+  for (const Tuning& tuning : Evidence()) known.push_back(Comparable(tuning));
+  EXPECT_THAT(known,
+              UnorderedElementsAre(Comparable(Delivery(1, 1).tuning), Comparable(odd.tuning)));
+}
+
+TEST_F(FleetStoreTest, ANewerOneTakesTheOldersPlaceWholeWhateverItsClockSays) {
+  FleetDelivery newer = Delivery(1, 2, 77, 1);
+  newer.tuning.candidates.resize(2);
+  newer.tuning.tune_time -= absl::Hours(24);
+  Take({Delivery(1, 1)});
+  Take({newer});
+  const std::vector<Tuning> known = Evidence();
+  ASSERT_THAT(known, SizeIs(1));
+  EXPECT_EQ(Comparable(known[0]), Comparable(newer.tuning));
+}
+
+TEST_F(FleetStoreTest, BetterEvidenceTakesThePlaceOfWorseAndNeverTheReverse) {
+  FleetDelivery guess = Delivery(1, 1);
+  guess.tuning.evidence = Evidence::kHeuristic;
+  Take({guess});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "1;");
+  Take({Delivery(1, 2)});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "2;");
+  guess.sequence = 3;
+  guess.tuning.tune_time += absl::Hours(1);
+  Take({guess});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "2;");
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM evidence"), "3;") << "it stays as the record";
+}
+
+TEST_F(FleetStoreTest, RefusesANumberThatIsNoneAndNamesIt) {
+  FleetDelivery delivery = Delivery(1, 1);
+  delivery.tuning.candidates[1].median_us = std::numeric_limits<double>::quiet_NaN();
+  const absl::Status refused = Deliver(*postgres_, *names_, node_, OutboxRows({delivery})).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("candidates[1]"));
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM evidence"), "0;");
+}
+
+TEST_F(FleetStoreTest, WhatNobodySaysAnyMoreIsNoPooledTuning) {
+  Take({Delivery(1, 1)});
+  Pool();
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM pooled"), "1;");
+  ASSERT_TRUE(DistrustNode(*postgres_, "node-a", "ann", "a liar").ok());
+  Pool();
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM pooled"), "0;");
+}
+
+TEST_F(FleetStoreTest, ThinningTakesWhatWasSupersededAndNothingElse) {
+  for (int version = 0; version < 4; ++version) Take({Delivery(1, 1 + version, 77, version)});
+  ASSERT_TRUE(postgres_
+                  ->Execute("UPDATE evidence SET receive_time = now() - interval '100 days' WHERE "
+                            "sequence IN (1, 2, 4); INSERT INTO pooled_payloads VALUES "
+                            "(decode(repeat('ab', 16), 'hex'), 'x')")
+                  .ok());
+  const auto thinned = ThinFleet(*postgres_, absl::Hours(24 * 90));
+  ASSERT_TRUE(thinned.ok()) << thinned.status();
+  EXPECT_EQ(thinned->evidence, 2);
+  EXPECT_EQ(thinned->payloads, 1);
+  // The third is young, the fourth is current.
+  EXPECT_EQ(Text("SELECT sequence FROM evidence ORDER BY sequence"), "3;4;");
+}
+
+TEST_F(FleetStoreTest, OneThinsInADay) {
+  const auto first = ThinFleetDaily(*postgres_, absl::Hours(1));
+  const auto second = ThinFleetDaily(*postgres_, absl::Hours(1));
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_TRUE(first->has_value());
+  EXPECT_FALSE(second->has_value());
+}
+
 TEST_F(FleetStoreTest, KeepsADeliveryOnceHoweverOftenItComes) {
   EXPECT_EQ(Take({Delivery(1, 1), Delivery(2, 2)}), 0);
   const std::string state = State();
@@ -308,38 +458,34 @@ TEST_F(FleetStoreTest, FirstConfigsNeverTakeThePlaceOfAFullListing) {
 TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
   for (int64_t i = 1; i <= 3; ++i) {
     Take({Delivery(static_cast<int>(i), i)});
-    ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-    ASSERT_TRUE(PromoteFleetRelease(*postgres_, {"ann", "more", nullptr}, 0, {}).ok());
+    Pool();
+    ASSERT_TRUE(Promote().ok());
   }
-  const auto back = RollBackFleetRelease(*postgres_, {"ann", "slow", nullptr}, 0);
+  const auto back = RollBack();
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->release.restores, 2);
   EXPECT_EQ(back->kept_count, 1);  // the third release's problem had no choice before
-  const auto again = RollBackFleetRelease(*postgres_, {"bob", "slower", nullptr}, 0);
+  const auto again = RollBack();
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->release.restores, 1);
   EXPECT_EQ(again->release.number, 5);
   EXPECT_EQ(again->release.author, "bob");
   EXPECT_EQ(again->kept_count, 2);
   EXPECT_EQ(again->returned_count, 0);
-  const absl::Status none = RollBackFleetRelease(*postgres_, {"ann", "more", nullptr}, 0).status();
+  const absl::Status none = RollBack().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(none)) << none;
   EXPECT_THAT(std::string(none.message()), HasSubstr("5 is as release 1, the first"));
   EXPECT_THAT(std::string(none.message()), HasSubstr("release withdraw"));
-  EXPECT_TRUE(absl::IsFailedPrecondition(
-      RollBackFleetRelease(*postgres_, {"ann", "more", nullptr}, 5).status()));
-  EXPECT_TRUE(
-      absl::IsNotFound(RollBackFleetRelease(*postgres_, {"ann", "more", nullptr}, 9).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(RollBack(5).status()));
+  EXPECT_TRUE(absl::IsNotFound(RollBack(9).status()));
 }
 
 TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
   Take({Delivery(1, 1)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-  const auto draw = [this](int permille) {
-    PromotionScope scope;
-    scope.min_nodes = 1;
-    return PromoteFleetRelease(*postgres_, {"ann", "try", nullptr}, permille, scope);
-  };
+  Pool();
+  PromotionScope scope;
+  scope.min_nodes = 1;
+  const auto draw = [&](int permille) { return Promote(permille, scope); };
   const auto nobody = draw(500).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(nobody)) << nobody;
   EXPECT_THAT(std::string(nobody.message()), HasSubstr("--canary: no node has an environment"));
@@ -348,7 +494,7 @@ TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
   EXPECT_TRUE(absl::IsFailedPrecondition(silent)) << silent;
   EXPECT_THAT(std::string(silent.message()), HasSubstr("--canary: every node of "));
   EXPECT_EQ(Text("SELECT release_number::text FROM releases"), "");
-  AddNodes(20, "living", "now() - interval '59 seconds'");
+  AddNodes(20, "living", "now() - interval '30 seconds'");
   const auto tenth = draw(100);
   ASSERT_TRUE(tenth.ok()) << tenth.status();
   EXPECT_EQ(tenth->silent_count, 5);
@@ -359,38 +505,35 @@ TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
   EXPECT_THAT(half->canary_nodes, IsSupersetOf(tenth->canary_nodes));
   EXPECT_EQ(ReadFleetRelease(*postgres_, 1)->canary_nodes, half->canary_nodes);
   // The next canary has other nodes.
-  ASSERT_TRUE(RollBackFleetRelease(*postgres_, {"bob", "slow", nullptr}, 0).ok());
+  ASSERT_TRUE(RollBack().ok());
   EXPECT_NE(draw(501)->canary_nodes, half->canary_nodes);
 }
 
 TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrRolledBack) {
   Take({Delivery(1, 1)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  Pool();
   AddNodes(1, "one", "now()");
-  ASSERT_TRUE(PromoteFleetRelease(*postgres_, {"ann", "try", nullptr}, 50, {}).ok());
+  ASSERT_TRUE(Promote(50).ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   EXPECT_EQ(ReadServedReleases(*postgres_)->canary()->canary_permille, 50);
-  EXPECT_EQ(
-      PromoteFleetRelease(*postgres_, {"ann", "wider", nullptr}, 200, {})->release.canary_permille,
-      200);
-  const auto rolled_back = RollBackFleetRelease(*postgres_, {"bob", "slow", nullptr}, 0);
+  EXPECT_EQ(Promote(200)->release.canary_permille, 200);
+  const auto rolled_back = RollBack();
   ASSERT_TRUE(rolled_back.ok()) << rolled_back.status();
   EXPECT_EQ(rolled_back->release.state, ReleaseState::kRolledBack);
   EXPECT_EQ(rolled_back->release.end_author, "bob");
   EXPECT_TRUE(rolled_back->release.end_time.has_value());
   EXPECT_EQ(rolled_back->release.author, "ann");
   EXPECT_EQ(rolled_back->change_count, 1);
-  EXPECT_EQ(PromoteFleetRelease(*postgres_, {"ann", "again", nullptr}, 0, {})->release.number, 2);
-  EXPECT_TRUE(absl::IsFailedPrecondition(
-      PromoteFleetRelease(*postgres_, {"ann", "nothing", nullptr}, 0, {}).status()));
+  EXPECT_EQ(Promote()->release.number, 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Promote().status()));
 }
 
 TEST_F(FleetStoreTest, PoolsWhatChangedAndOnlyThat) {
   Take({Delivery(1, 1), Delivery(2, 2)});
-  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 2);
-  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 0);
+  EXPECT_EQ(Pool(), 2);
+  EXPECT_EQ(Pool(), 0);
   Take({Delivery(1, 3, 77, 1)});
-  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 1);
+  EXPECT_EQ(Pool(), 1);
   EXPECT_EQ(Text("SELECT COUNT(*) FROM pooled"), "2;");
 }
 
@@ -400,14 +543,14 @@ TEST_F(FleetStoreTest, AKeyThatSomebodyIsAtIsLeftAlone) {
   ASSERT_TRUE(
       other->Execute("BEGIN; SELECT * FROM pool_queue ORDER BY problem_id LIMIT 1 FOR UPDATE")
           .ok());
-  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 1);
+  EXPECT_EQ(Pool(), 1);
   ASSERT_TRUE(other->Execute("ROLLBACK").ok());
-  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 1);
+  EXPECT_EQ(Pool(), 1);
 }
 
 TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
   Take({Delivery(1, 1)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  Pool();
   const std::unique_ptr<postgres::Connection> slow = Connect();
   // A promotion that has its number and has not committed.
   ASSERT_TRUE(slow->Execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('convtune "
@@ -416,19 +559,18 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
                             "'a', 'b')")
                   .ok());
   ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
-  const auto overtaking = PromoteFleetRelease(*postgres_, {"ann", "quick", nullptr}, 0, {});
-  EXPECT_FALSE(overtaking.ok());
+  EXPECT_FALSE(Promote().ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
-  const auto after = PromoteFleetRelease(*postgres_, {"ann", "quick", nullptr}, 0, {});
+  const auto after = Promote();
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->release.number, 2);
 }
 
 TEST_F(FleetStoreTest, ANewWinnerWithinNoiseIsNoChange) {
   Take({Delivery(1, 1)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-  ASSERT_TRUE(PromoteFleetRelease(*postgres_, {"ann", "first", nullptr}, 0, {}).ok());
+  Pool();
+  ASSERT_TRUE(Promote().ok());
   const auto pool_with_second = [](double ratio) {
     return [ratio](const std::vector<NodeEvidence>& evidence) {
       PooledTuning pooled = TakeFirst(evidence);
@@ -442,39 +584,32 @@ TEST_F(FleetStoreTest, ANewWinnerWithinNoiseIsNoChange) {
     };
   };
   Take({Delivery(1, 2, 77, 1)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, pool_with_second(0.99)).ok());
+  Pool(pool_with_second(0.99));
   EXPECT_EQ(DiffPooled(*postgres_, {}, 10)->change_count, 0);
   EXPECT_EQ(DiffPooled(*postgres_, {.all = true}, 10)->change_count, 1);
   Take({Delivery(1, 3, 77, 2)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, pool_with_second(0.8)).ok());
+  Pool(pool_with_second(0.8));
   EXPECT_EQ(DiffPooled(*postgres_, {}, 10)->change_count, 1);
 }
 
 TEST_F(FleetStoreTest, ATaskIsOnesAtATimeAndComesBackWhenItsLeaseRunsOut) {
-  BatchRequest request;
-  request.environment_text = SampleEnvironment().ToText();
-  request.author = "ann";
-  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1},
-                   {ValidSampleTuning(2).key.problem_text, 2}};
-  const auto batch = QueueBatch(*postgres_, *names_, request);
+  const auto batch = QueueBatch(*postgres_, *names_, Request({1, 2}));
   ASSERT_TRUE(batch.ok()) << batch.status();
-  const std::string environment = SampleEnvironment().ToText();
-  const auto first =
-      ClaimTasks(*postgres_, *names_, node_, {environment}, 1, absl::Milliseconds(1));
-  ASSERT_THAT(*first, SizeIs(1));
-  EXPECT_EQ((*first)[0].problem_text, ValidSampleTuning(2).key.problem_text);
+  const std::vector<FleetTask> first = Claim(node_, 1, absl::Milliseconds(1));
+  ASSERT_THAT(first, SizeIs(1));
+  EXPECT_EQ(first[0].problem_text, ValidSampleTuning(2).key.problem_text);
   // Any agent may write a reason, also in advance.
   ASSERT_TRUE(postgres_
                   ->Execute("INSERT INTO task_failures (task_id, attempt, lost_lease, reason) "
                             "SELECT task_id, 1, true, 'x' FROM tasks")
                   .ok());
   absl::SleepFor(absl::Milliseconds(20));
-  const auto again = ClaimTasks(*postgres_, *names_, node_, {environment}, 5, absl::Hours(1));
-  ASSERT_THAT(*again, SizeIs(2));
-  EXPECT_THAT(*ClaimTasks(*postgres_, *names_, node_, {environment}, 5, absl::Hours(1)), SizeIs(0));
+  const std::vector<FleetTask> again = Claim(node_, 5);
+  ASSERT_THAT(again, SizeIs(2));
+  EXPECT_THAT(Claim(node_, 5), SizeIs(0));
   // Who had the lease before has no say.
-  EXPECT_FALSE(*CompleteTask(*postgres_, (*first)[0]));
-  for (const FleetTask& task : *again) EXPECT_TRUE(*CompleteTask(*postgres_, task));
+  EXPECT_FALSE(*CompleteTask(*postgres_, first[0]));
+  for (const FleetTask& task : again) EXPECT_TRUE(*CompleteTask(*postgres_, task));
   EXPECT_EQ(ReadProgress(*postgres_, *batch)->done, 2);
 }
 
@@ -492,22 +627,13 @@ class SecondMeasurementTest : public FleetStoreTest {
                               {node_})
                     .ok());
     other_ = *postgres_->QueryValue<int64_t>("SELECT node_id FROM nodes WHERE name = 'other-1'");
-    request_.environment_text = SampleEnvironment().ToText();
-    request_.author = "ann";
-    request_.tasks = {{ValidSampleTuning(1).key.problem_text, 1}};
     ASSERT_GT(*QueueBatch(*postgres_, *names_, request_), 0);
   }
 
-  std::vector<FleetTask> Claim(int64_t node) {
-    const auto tasks = ClaimTasks(*postgres_, *names_, node, {environment_}, 1, absl::Hours(1));
-    EXPECT_TRUE(tasks.ok()) << tasks.status();
-    return tasks.ok() ? *tasks : std::vector<FleetTask>();
-  }
   std::string Task() { return Text("SELECT state || ' ' || tuned_by::text FROM tasks"); }
 
-  const std::string environment_ = SampleEnvironment().ToText();
   int64_t other_ = 0;
-  BatchRequest request_;
+  const BatchRequest request_ = Request({1});
 };
 
 TEST_F(SecondMeasurementTest, ANodeThatMeasuredNothingIsAskedOnceMoreWithForce) {
@@ -577,12 +703,7 @@ TEST_F(SecondMeasurementTest, AForgottenNodeThatIsBackIsOneOfTheTwo) {
 }
 
 TEST_F(FleetStoreTest, ATaskThatFailsOftenIsDeadAndSaysWhy) {
-  BatchRequest request;
-  request.environment_text = SampleEnvironment().ToText();
-  request.author = "ann";
-  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1}};
-  const int64_t batch = *QueueBatch(*postgres_, *names_, request);
-  const std::string environment = SampleEnvironment().ToText();
+  const int64_t batch = *QueueBatch(*postgres_, *names_, Request({1}));
   // Any agent may write a reason, also in advance.
   ASSERT_TRUE(postgres_
                   ->Execute("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
@@ -591,9 +712,9 @@ TEST_F(FleetStoreTest, ATaskThatFailsOftenIsDeadAndSaysWhy) {
                   .ok());
   for (int attempt = 0; attempt < kMostFailures; ++attempt) {
     ASSERT_TRUE(postgres_->Execute("UPDATE tasks SET not_before = '-infinity'").ok());
-    const auto tasks = ClaimTasks(*postgres_, *names_, node_, {environment}, 1, absl::Hours(1));
-    ASSERT_THAT(*tasks, SizeIs(1)) << attempt;
-    EXPECT_TRUE(*FailTask(*postgres_, (*tasks)[0], "no \"candidate\" ran"));
+    const std::vector<FleetTask> tasks = Claim(node_);
+    ASSERT_THAT(tasks, SizeIs(1)) << attempt;
+    EXPECT_TRUE(*FailTask(*postgres_, tasks[0], "no \"candidate\" ran"));
   }
   EXPECT_EQ(ReadProgress(*postgres_, batch)->dead, 1);
   const auto dead = ListDeadTasks(*postgres_, batch, 10);
@@ -725,7 +846,7 @@ TEST_F(FleetStoreTest, ARuleThatIsNotKnownIsSaidAndTheOthersAreRead) {
 
 TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
   Take({Delivery(1, 1), Delivery(2, 2), Delivery(3, 3)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  Pool();
   const Tuning first = ValidSampleTuning(1);
   const TuningKey pinned = ValidSampleTuning(2).key;
   const std::string winner = ToText(ValidSampleTuning(2).candidates[0].id);
@@ -757,13 +878,13 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
   EXPECT_THAT(seen, SizeIs(0));
   // A candidate that did not run is no answer anyway.
   Take({Delivery(1, 4, 77, 1)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, [](const std::vector<NodeEvidence>& evidence) {
-                PooledTuning pooled = TakeFirst(evidence);
-                for (Candidate& candidate : pooled.tuning.candidates) {
-                  candidate.status = CandidateStatus::kFailed;
-                }
-                return pooled;
-              }).ok());
+  Pool([](const std::vector<NodeEvidence>& evidence) {
+    PooledTuning pooled = TakeFirst(evidence);
+    for (Candidate& candidate : pooled.tuning.candidates) {
+      candidate.status = CandidateStatus::kFailed;
+    }
+    return pooled;
+  });
   look(BanOfPattern("graph:*"));
   EXPECT_THAT(seen, SizeIs(2));
 }
@@ -773,20 +894,26 @@ TEST_F(FleetStoreTest, ABansTuningsAreReadInPagesBetweenWhichTheTimeStartsAnew) 
   std::vector<FleetDelivery> deliveries;
   for (int n = 1; n <= kTunings; ++n) deliveries.push_back(Delivery(n, n));
   ASSERT_EQ(Take(deliveries), 0);
-  while (*PoolQueued(*postgres_, *names_, 100, TakeFirst) > 0) {
+  while (Pool() > 0) {
   }
-  options_.statement_timeout = absl::Seconds(1);
-  const std::unique_ptr<postgres::Connection> quick = Connect();
+  absl::StrAppend(&options_.conninfo, " application_name=reader");
+  const std::unique_ptr<postgres::Connection> reader = Connect();
+  ASSERT_NE(reader, nullptr);
   std::vector<std::string> seen;
+  std::set<std::string> statements;
   const auto look = [&] {
-    return ForEachUnderBan(*quick, BanOfPattern("graph:*"), [&](const Tuning& tuning, const Pin*) {
+    return ForEachUnderBan(*reader, BanOfPattern("graph:*"), [&](const Tuning& tuning, const Pin*) {
       seen.push_back(tuning.key.problem_text);
-      absl::SleepFor(absl::Milliseconds(4));  // 1.6 s in all
+      statements.insert(
+          Text("SELECT state || ' since the statement of ' || query_start FROM pg_stat_activity "
+               "WHERE application_name = 'reader'"));
     });
   };
   ASSERT_TRUE(look().ok());
   EXPECT_THAT(seen, SizeIs(kTunings));
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  // No statement runs while the tunings that it gave are judged.
+  EXPECT_THAT(statements, AllOf(SizeIs(3), Each(StartsWith("idle in transaction since"))));
   // A pin of the second page that cannot be read.
   ASSERT_TRUE(postgres_
                   ->Execute("INSERT INTO pins (environment_id, problem_id, candidate, author, "
@@ -797,17 +924,17 @@ TEST_F(FleetStoreTest, ABansTuningsAreReadInPagesBetweenWhichTheTimeStartsAnew) 
   seen.clear();
   EXPECT_FALSE(look().ok());
   EXPECT_THAT(seen, SizeIs(300));
-  EXPECT_TRUE(quick->ok());
-  EXPECT_TRUE(quick->Execute("SELECT 1").ok());
+  EXPECT_TRUE(reader->ok());
+  EXPECT_TRUE(reader->Execute("SELECT 1").ok());
 }
 
 TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
   Take({Delivery(1, 1), Delivery(2, 2), Delivery(3, 3)});
-  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, [](const std::vector<NodeEvidence>& evidence) {
-                PooledTuning pooled = TakeFirst(evidence);
-                pooled.report_rows = pooled.tuning.key.problem_text;
-                return pooled;
-              }).ok());
+  Pool([](const std::vector<NodeEvidence>& evidence) {
+    PooledTuning pooled = TakeFirst(evidence);
+    pooled.report_rows = pooled.tuning.key.problem_text;
+    return pooled;
+  });
   const auto environments = ListPooledEnvironments(*postgres_);
   ASSERT_TRUE(environments.ok()) << environments.status();
   ASSERT_THAT(*environments, SizeIs(1));
@@ -880,7 +1007,7 @@ class TablesMadeAnewTest : public FleetStoreTest {
     FleetStoreTest::SetUp();
     ASSERT_NE(postgres_, nullptr);
     Prepare(*postgres_, *names_, node_);
-    task_ = Claim(*postgres_, *names_, node_);
+    task_ = ClaimOne(*postgres_, *names_, node_);
     other_ = Connect();
     ASSERT_TRUE(other_->Execute("DROP SCHEMA convtune CASCADE").ok());
     ASSERT_TRUE(MigrateFleet(*other_).ok());
@@ -894,29 +1021,21 @@ class TablesMadeAnewTest : public FleetStoreTest {
   static void Prepare(postgres::Connection& postgres, FleetNames& names, int64_t node) {
     ASSERT_TRUE(Deliver(postgres, names, node, OutboxRows({Delivery(1, 1), Delivery(2, 2)})).ok());
     ASSERT_TRUE(PoolQueued(postgres, names, 10, TakeFirst).ok());
-    ASSERT_TRUE(QueueBatch(postgres, names, Request()).ok());
+    ASSERT_TRUE(QueueBatch(postgres, names, Request({1})).ok());
   }
-  static BatchRequest Request() {
-    BatchRequest request;
-    request.environment_text = SampleEnvironment().ToText();
-    request.author = "ann";
-    request.tasks = {{ValidSampleTuning(1).key.problem_text, 1}};
-    return request;
-  }
-  FleetTask Claim(postgres::Connection& postgres, FleetNames& names, int64_t node) {
+  FleetTask ClaimOne(postgres::Connection& postgres, FleetNames& names, int64_t node) {
     const auto tasks = ClaimTasks(postgres, names, node, {environment_}, 1, absl::Hours(1));
     EXPECT_TRUE(tasks.ok() && tasks->size() == 1) << tasks.status();
     return tasks.ok() && tasks->size() == 1 ? (*tasks)[0] : FleetTask();
   }
 
-  const std::string environment_ = SampleEnvironment().ToText();
   FleetTask task_;
   std::unique_ptr<postgres::Connection> other_;
   std::unique_ptr<FleetNames> other_names_;
 };
 
 TEST_F(TablesMadeAnewTest, ATaskOfBeforeEndsNoTaskOfNow) {
-  const FleetTask now = Claim(*other_, *other_names_, 1);
+  const FleetTask now = ClaimOne(*other_, *other_names_, 1);
   ASSERT_EQ(now.task_id, task_.task_id);
   ASSERT_EQ(now.token, task_.token);
   EXPECT_FALSE(*RenewTask(*postgres_, task_, absl::Hours(9)));
@@ -939,9 +1058,7 @@ TEST_F(TablesMadeAnewTest, NothingIsWrittenByNumbersOfBefore) {
   heartbeat.release = 5;
   is_refused(WriteHeartbeat(*postgres_, *names_, node_, heartbeat));
   is_refused(ClaimTasks(*postgres_, *names_, node_, {environment_}, 1, absl::Hours(1)).status());
-  BatchRequest request = Request();
-  request.tasks = {{ValidSampleTuning(2).key.problem_text, 1}};
-  is_refused(QueueBatch(*postgres_, *names_, request).status());
+  is_refused(QueueBatch(*postgres_, *names_, Request({2})).status());
   const TuningKey key = ValidSampleTuning(1).key;
   is_refused(
       PutFleetPin(*postgres_, *names_, PinOf(key, ToText(ValidSampleTuning(1).candidates[0].id)))

@@ -94,21 +94,9 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionOneWithItsRows) {
   EXPECT_EQ(*store->GetTuning(SampleTuning(4).key), SampleIncompleteTuning(4));
   EXPECT_THAT(*store->ListEnvironments(), ElementsAre(SampleEnvironment()));
   EXPECT_THAT(*store->ListPins(), ElementsAre(SamplePin(1)));
-  const QuarantineEntry crashed{SampleTuning(1).key,        EngineConfig{34, {}},
-                                QuarantineReason::kCrashed, "illegal address",
-                                absl::FromUnixSeconds(7),   {}};
-  const QuarantineEntry hung{SampleTuning(1).key,
-                             LegacyAlgorithm{1, 2},
-                             QuarantineReason::kHung,
-                             "hung with a budget of 2s: no reply",
-                             absl::FromUnixSeconds(8),
-                             absl::Seconds(2),
-                             1};
-  EXPECT_THAT(*store->ListQuarantine(), ::testing::UnorderedElementsAre(crashed, hung));
-  Release canary = SampleRelease(2);
-  canary.state = ReleaseState::kCanary;
-  canary.canary_permille = 50;
-  EXPECT_THAT(*store->ListReleases(), ElementsAre(SampleRelease(1), canary));
+  EXPECT_THAT(*store->ListQuarantine(),
+              ::testing::UnorderedElementsAre(SampleQuarantine(), SampleHang()));
+  EXPECT_THAT(*store->ListReleases(), ElementsAre(SampleRelease(1), SampleCanary(2)));
   EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 1), SamplePortfolio(1, 5));
   EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 2), SamplePortfolio(1, 9, 2));
   EXPECT_EQ(*store->GetPortfolio(SampleTuning(2).key, 2), NoChoice(2, 2));

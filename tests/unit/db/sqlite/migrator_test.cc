@@ -33,13 +33,6 @@ TEST_F(MigratorTest, AppliesEachOnce) {
   EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM b"), 1);
 }
 
-TEST_F(MigratorTest, StartsBehindTheFilesVersion) {
-  ASSERT_TRUE(Migrate(*database_, std::span(kGood).first(1)).ok());
-  EXPECT_EQ(*database_->UserVersion(), 1);
-  ASSERT_TRUE(Migrate(*database_, kGood).ok());
-  EXPECT_EQ(*database_->UserVersion(), 2);
-}
-
 TEST_F(MigratorTest, OneThatFailsLeavesTheVersionBefore) {
   EXPECT_FALSE(Migrate(*database_, kBad).ok());
   EXPECT_EQ(*database_->UserVersion(), 1);

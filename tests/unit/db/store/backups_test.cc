@@ -17,14 +17,7 @@ class BackupsTest : public StoreTest {
   Backups::Options BackupOptions(SqliteStore* store) {
     return {store, &clock_, others_.File("backup"), absl::ZeroDuration(), 2};
   }
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(others_.File("backup"))) {
-      names.push_back(entry.path().filename().string());
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-  }
+  std::vector<std::string> Names() const { return others_.Names("backup"); }
 
   TestFolder others_;
 };

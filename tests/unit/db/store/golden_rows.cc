@@ -25,21 +25,11 @@ absl::Status WriteRows(const std::string& directory) {
   RETURN_IF_ERROR(store->PutTuning(SampleIncompleteTuning(4), environment));
   RETURN_IF_ERROR(store->PutPin(SamplePin(1)));
   RETURN_IF_ERROR(store->AddBan(SampleBan()).status());
-  RETURN_IF_ERROR(store->PutQuarantine({SampleTuning(1).key,
-                                        EngineConfig{34, {}},
-                                        QuarantineReason::kCrashed,
-                                        "illegal address",
-                                        absl::FromUnixSeconds(7),
-                                        {}}));
-  RETURN_IF_ERROR(store->PutQuarantine(
-      {SampleTuning(1).key, LegacyAlgorithm{1, 2}, QuarantineReason::kHung,
-       "hung with a budget of 2s: no reply", absl::FromUnixSeconds(8), absl::Seconds(2), 1}));
+  RETURN_IF_ERROR(store->PutQuarantine(SampleQuarantine()));
+  RETURN_IF_ERROR(store->PutQuarantine(SampleHang()));
   RETURN_IF_ERROR(
       store->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)}));
-  Release canary = SampleRelease(2);
-  canary.state = ReleaseState::kCanary;
-  canary.canary_permille = 50;
-  RETURN_IF_ERROR(store->PutRelease(canary, {SamplePortfolio(1, 9, 2), NoChoice(2, 2)}));
+  RETURN_IF_ERROR(store->PutRelease(SampleCanary(2), {SamplePortfolio(1, 9, 2), NoChoice(2, 2)}));
   RETURN_IF_ERROR(store->UpdateWanted({SampleWanted(3)}, {}));
   RETURN_IF_ERROR(store->SetFleetRelease(5));
   return store->Close();

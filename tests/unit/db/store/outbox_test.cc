@@ -9,11 +9,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class OutboxTest : public StoreTest {
+class OutboxTest : public OpenStoreTest {
  protected:
-  void SetUp() override { store_ = Open(); }
-
-  void Put(int n) { ASSERT_TRUE(store_->PutTuning(SampleTuning(n), SampleEnvironment()).ok()); }
+  void Put(int n) { OpenStoreTest::Put(SampleTuning(n)); }
+  void PutOf(int n, Origin origin) {
+    Tuning tuning = SampleTuning(n);
+    tuning.origin = origin;
+    OpenStoreTest::Put(tuning);
+  }
   v1::ReadOutboxResponse Read(size_t limit = 100, size_t bytes = 1 << 20) {
     auto page = store_->ReadOutbox(limit, bytes);
     EXPECT_TRUE(page.ok()) << page.status();
@@ -30,8 +33,6 @@ class OutboxTest : public StoreTest {
     return problems;
   }
   static std::string Problem(int n) { return SampleTuning(n).key.problem_text; }
-
-  std::unique_ptr<SqliteStore> store_;
 };
 
 TEST_F(OutboxTest, ATuningOfThisNodeIsInItWithoutSamples) {
@@ -50,21 +51,12 @@ TEST_F(OutboxTest, ATuningOfThisNodeIsInItWithoutSamples) {
 }
 
 TEST_F(OutboxTest, WhatCameFromElsewhereIsNotInIt) {
-  for (const Origin origin : {Origin::kImported, Origin::kFleet}) {
-    Tuning tuning = SampleTuning(1);
-    tuning.origin = origin;
-    ASSERT_TRUE(store_->PutTuning(tuning, SampleEnvironment()).ok());
-  }
+  for (const Origin origin : {Origin::kImported, Origin::kFleet}) PutOf(1, origin);
   EXPECT_THAT(Read().rows(), IsEmpty());
 }
 
 TEST_F(OutboxTest, ATuningThatWasNotCommittedIsNotInIt) {
-  int given = 0;
-  const auto source = [&given]() -> absl::StatusOr<std::optional<TuningRecord>> {
-    if (++given > 2) return absl::AbortedError("no");
-    return TuningRecord{SampleTuning(given), SampleEnvironment()};
-  };
-  ASSERT_FALSE(store_->PutTunings(source).ok());
+  ASSERT_FALSE(store_->PutTunings(SourceOf(2, absl::AbortedError("no"))).ok());
   EXPECT_THAT(Read().rows(), IsEmpty());
   EXPECT_EQ(store_->GetOutboxStatus()->last_sequence(), 0);
 }
@@ -118,9 +110,7 @@ TEST_F(OutboxTest, AnAcknowledgementOfAnotherEpochTakesNothing) {
 TEST_F(OutboxTest, EachStartHasAnEpochOfItsOwnAndKeepsWhatWaits) {
   Put(1);
   const v1::OutboxId first = Read().rows(0).id();
-  ASSERT_TRUE(store_->Close().ok());
-  store_.reset();
-  store_ = Open();
+  Reopen();
   Put(2);
   const v1::ReadOutboxResponse page = Read();
   ASSERT_THAT(page.rows(), SizeIs(2));
@@ -154,13 +144,9 @@ TEST_F(OutboxTest, ADeletedTuningLeavesARowThatStandsForNothing) {
 TEST_F(OutboxTest, RequeuePutsInWhatIsNotInAlready) {
   Put(1);
   Put(2);
-  Tuning other = SampleTuning(3);
-  other.origin = Origin::kFleet;
-  ASSERT_TRUE(store_->PutTuning(other, SampleEnvironment()).ok());
+  PutOf(3, Origin::kFleet);
   ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
-  Tuning imported = SampleTuning(4);
-  imported.origin = Origin::kImported;
-  ASSERT_TRUE(store_->PutTuning(imported, SampleEnvironment()).ok());
+  PutOf(4, Origin::kImported);
   EXPECT_EQ(*store_->RequeueOutbox(false), 1);
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1)));
   EXPECT_EQ(*store_->RequeueOutbox(true), 1);
@@ -180,8 +166,7 @@ TEST_F(OutboxTest, KnowsTheEpochOfWhatWasAcknowledgedLast) {
   const int64_t first = store_->GetOutboxStatus()->epoch();
   ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
   EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch(), first);
-  store_.reset();
-  store_ = Open();
+  Reopen();
   EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch(), first);
   Put(3);
   ASSERT_TRUE(store_->AckOutbox(Ids(Read())).ok());
@@ -192,18 +177,14 @@ TEST_F(OutboxTest, KnowsTheEpochOfWhatWasAcknowledgedLast) {
 TEST_F(OutboxTest, KeepsTheFleetsReleaseOverAReopen) {
   EXPECT_EQ(store_->GetOutboxStatus()->release(), 0);
   ASSERT_TRUE(store_->SetFleetRelease(7).ok());
-  store_.reset();
-  store_ = Open();
+  Reopen();
   EXPECT_EQ(store_->GetOutboxStatus()->release(), 7);
 }
 
 TEST_F(OutboxTest, ADamagedRowIsVoidAndTold) {
   Put(1);
   Put(2);
-  ASSERT_TRUE(store_->Close().ok());
-  store_.reset();
-  Run("UPDATE outbox SET epoch = epoch + 1 WHERE sequence = 1");
-  store_ = Open();
+  Reopen("UPDATE outbox SET epoch = epoch + 1 WHERE sequence = 1");
   const v1::ReadOutboxResponse page = Read();
   EXPECT_THAT(Problems(page), ElementsAre(Problem(2)));
   EXPECT_THAT(page.void_ids(), SizeIs(1));
@@ -217,10 +198,7 @@ TEST_F(OutboxTest, ARowWhoseEnvironmentIsDamagedOrMissingIsVoidAndTold) {
        {"UPDATE environments SET sm_count = 1",
         "PRAGMA foreign_keys = OFF; DELETE FROM environments; PRAGMA foreign_keys = ON"}) {
     SCOPED_TRACE(damage);
-    ASSERT_TRUE(store_->Close().ok());
-    store_.reset();
-    Run(damage);
-    store_ = Open();
+    Reopen(damage);
     notices_.clear();
     const v1::ReadOutboxResponse page = Read();
     EXPECT_THAT(page.rows(), IsEmpty());
@@ -233,10 +211,7 @@ TEST_F(OutboxTest, ASequenceThatWentBackCostsNoRow) {
   Put(1);
   Put(2);
   const v1::ReadOutboxResponse before = Read();
-  ASSERT_TRUE(store_->Close().ok());
-  store_.reset();
-  Run("UPDATE meta SET value = 0 WHERE key = 'outbox_sequence'");
-  store_ = Open();
+  Reopen("UPDATE meta SET value = 0 WHERE key = 'outbox_sequence'");
   const absl::Status status = store_->PutTuning(SampleTuning(3), SampleEnvironment());
   EXPECT_TRUE(absl::IsInternal(status)) << status;
   EXPECT_EQ(Ids(Read())[0].SerializeAsString(), Ids(before)[0].SerializeAsString());

@@ -1,58 +1,151 @@
-#include "tests/unit/db/release_store_conformance.h"
-
 #include "tests/fakes/memory_store.h"
+#include "tests/unit/db/sample_releases.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-struct SqliteEngine {
-  absl::StatusOr<TuningStore*> Open() {
-    store.reset();
-    SqliteStore::Options options;
-    options.state_dir = state.path();
-    options.clock = &clock;
-    options.allow_network_fs = true;
-    absl::StatusOr<std::unique_ptr<SqliteStore>> opened = SqliteStore::Open(std::move(options));
-    if (!opened.ok()) return opened.status();
-    store = *std::move(opened);
-    return store.get();
+// A store in memory: the fake that other tests stand on keeps to the same rules.
+class MemoryStoreTest : public ::testing::Test {
+ protected:
+  void Reopen() {}
+  std::unique_ptr<MemoryStore> store_ = std::make_unique<MemoryStore>();
+};
+
+// What every store promises of releases.
+template <typename Engine>
+class ReleaseStoreTest : public Engine {
+ protected:
+  std::vector<Portfolio> Of(int64_t release, const std::string& environment = "") {
+    std::vector<Portfolio> portfolios;
+    const absl::Status status = this->store_->ForEachPortfolio(
+        environment, release, [&](Portfolio p) { portfolios.push_back(std::move(p)); },
+        [](const std::string& text) { ADD_FAILURE() << "corrupt: " << text; });
+    EXPECT_TRUE(status.ok()) << status;
+    return portfolios;
   }
-
-  TestFolder state;
-  ManualClock clock;
-  std::unique_ptr<SqliteStore> store;
 };
 
-// The fake that other tests stand on keeps to the same rules.
-struct MemoryEngine {
-  absl::StatusOr<TuningStore*> Open() { return &store; }
-  MemoryStore store;
-};
+using Engines = ::testing::Types<OpenStoreTest, MemoryStoreTest>;
+TYPED_TEST_SUITE(ReleaseStoreTest, Engines);
 
-INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, ReleaseStoreConformance, SqliteEngine);
-INSTANTIATE_TYPED_TEST_SUITE_P(Memory, ReleaseStoreConformance, MemoryEngine);
+TYPED_TEST(ReleaseStoreTest, GivesBackReleasesAsTheyWerePut) {
+  Release canary = SampleCanary(2);
+  ASSERT_TRUE(this->store_->PutRelease(canary, {}).ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {}).ok());
+  canary.state = ReleaseState::kRolledBack;
+  canary.end_author = "bob";
+  canary.end_reason = "slower";
+  canary.end_time = absl::FromUnixMicros(1'700'000'000'000'777);
+  ASSERT_TRUE(this->store_->PutRelease(canary, {}).ok());
+  this->Reopen();
+  EXPECT_THAT(*this->store_->ListReleases(), ElementsAre(SampleRelease(1), canary));
+}
 
-class ReleaseDamageTest : public StoreTest {
+TYPED_TEST(ReleaseStoreTest, GivesBackPortfoliosAsTheyWerePut) {
+  ASSERT_TRUE(
+      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(2, 7), SamplePortfolio(1, 5)})
+          .ok());
+  this->Reopen();
+  EXPECT_THAT(this->Of(1), ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 7)));
+  EXPECT_EQ(*this->store_->GetPortfolio(SamplePortfolio(2, 0).key, 1), SamplePortfolio(2, 7));
+}
+
+TYPED_TEST(ReleaseStoreTest, AReleaseHasWhatTheOneBeforeHadAndItDidNotChange) {
+  ASSERT_TRUE(
+      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)})
+          .ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(3), {SamplePortfolio(2, 9)}).ok());
+  EXPECT_THAT(this->Of(2), ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 5)));
+  EXPECT_THAT(this->Of(3), ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 9, 3)));
+  EXPECT_TRUE(this->Of(0).empty());
+}
+
+TYPED_TEST(ReleaseStoreTest, PutReplacesTheSameProblemsOfTheSameRelease) {
+  ASSERT_TRUE(
+      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)})
+          .ok());
+  Portfolio shorter = SamplePortfolio(1, 6);
+  shorter.choices.pop_back();
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {shorter}).ok());
+  EXPECT_THAT(this->Of(1), ElementsAre(shorter, SamplePortfolio(2, 5)));
+}
+
+TYPED_TEST(ReleaseStoreTest, AChoiceThatWasWithdrawnIsGoneFromThatReleaseOn) {
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {NoChoice(1, 2)}).ok());
+  this->Reopen();
+  EXPECT_THAT(this->Of(2), ElementsAre(NoChoice(1, 2)));
+  EXPECT_THAT(this->Of(1), ElementsAre(SamplePortfolio(1, 5)));
+  EXPECT_EQ(*this->store_->GetPortfolio(NoChoice(1, 2).key, 2), NoChoice(1, 2));
+}
+
+TYPED_TEST(ReleaseStoreTest, GetOfAProblemWithoutChoiceIsNotFound) {
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 5)}).ok());
+  EXPECT_TRUE(absl::IsNotFound(this->store_->GetPortfolio(SamplePortfolio(2, 5).key, 2).status()));
+  EXPECT_TRUE(absl::IsNotFound(this->store_->GetPortfolio(SamplePortfolio(1, 5).key, 1).status()));
+}
+
+TYPED_TEST(ReleaseStoreTest, ARolledBackReleaseLeavesNoPortfolio) {
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 9)}).ok());
+  Release rolled_back = SampleRelease(2);
+  rolled_back.state = ReleaseState::kRolledBack;
+  ASSERT_TRUE(this->store_->PutRelease(rolled_back, {}).ok());
+  EXPECT_THAT(this->Of(2), ElementsAre(SamplePortfolio(1, 5)));
+  EXPECT_EQ(this->store_->ListReleases()->back(), rolled_back);
+}
+
+TYPED_TEST(ReleaseStoreTest, OtherEnvironmentsAreLeftOutOnRequest) {
+  Portfolio other = SamplePortfolio(1, 5);
+  other.key.environment_text = "profile:nvidia-l4,cc=8.9,sms=58,cudnn=9.19.0,lib=full";
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {other, SamplePortfolio(1, 5)}).ok());
+  EXPECT_THAT(this->Of(1, other.key.environment_text), ElementsAre(other));
+  EXPECT_EQ(this->Of(1).size(), 2U);
+}
+
+TYPED_TEST(ReleaseStoreTest, ThinningKeepsWhatReleasesFromTheOldestOnHave) {
+  ASSERT_TRUE(
+      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 1), SamplePortfolio(2, 1)})
+          .ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 2)}).ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(3), {SamplePortfolio(1, 3)}).ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(4), {SamplePortfolio(1, 4)}).ok());
+  const auto third = this->Of(3);
+  const auto fourth = this->Of(4);
+  // Releases 1 and 2 lose the first problem's two portfolios of two choices.
+  EXPECT_EQ(*this->store_->ThinPortfolios(3), 4);
+  EXPECT_EQ(this->Of(3), third);
+  EXPECT_EQ(this->Of(4), fourth);
+  EXPECT_EQ(*this->store_->ThinPortfolios(3), 0);
+}
+
+TYPED_TEST(ReleaseStoreTest, WantedProblemsAreReplacedDroppedAndListed) {
+  ASSERT_TRUE(
+      this->store_->UpdateWanted({SampleWanted(2), SampleWanted(1), SampleWanted(3)}, {}).ok());
+  WantedProblem again = SampleWanted(1);
+  again.misses = 99;
+  again.last_error = "";
+  ASSERT_TRUE(this->store_->UpdateWanted({again}, {SampleWanted(2).key}).ok());
+  this->Reopen();
+  EXPECT_THAT(*this->store_->ListWanted(), ElementsAre(again, SampleWanted(3)));
+}
+
+class ReleaseDamageTest : public OpenStoreTest {
  protected:
   // Two problems of one release, and a change to one row.
   void FillAndRun(const std::string& sql) {
-    {
-      auto store = Open();
-      ASSERT_TRUE(
-          store->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)}).ok());
-      ASSERT_TRUE(store->UpdateWanted({SampleWanted(1)}, {}).ok());
-      ASSERT_TRUE(store->Close().ok());
-    }
-    Run(sql);
-    store_ = Open();
-    ASSERT_NE(store_, nullptr);
+    ASSERT_TRUE(
+        store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)}).ok());
+    ASSERT_TRUE(store_->UpdateWanted({SampleWanted(1)}, {}).ok());
+    Reopen(sql);
   }
-  std::vector<Portfolio> Sound() {
+  std::vector<Portfolio> SoundPortfolios() {
     std::vector<Portfolio> sound;
     EXPECT_TRUE(store_
                     ->ForEachPortfolio(
@@ -61,24 +154,21 @@ class ReleaseDamageTest : public StoreTest {
                     .ok());
     return sound;
   }
-
-  std::unique_ptr<SqliteStore> store_;
-  std::vector<std::string> corrupt_;
 };
 
 TEST_F(ReleaseDamageTest, AChangedChoiceCostsItsWholePortfolio) {
   FillAndRun("UPDATE choices SET candidate = 'graph:eng99' WHERE place = 1 AND problem_text = '" +
              SamplePortfolio(1, 5).key.problem_text + "'");
-  EXPECT_THAT(Sound(), ElementsAre(SamplePortfolio(2, 5)));
+  EXPECT_THAT(SoundPortfolios(), ElementsAre(SamplePortfolio(2, 5)));
   EXPECT_FALSE(corrupt_.empty());
   EXPECT_TRUE(absl::IsDataLoss(store_->GetPortfolio(SamplePortfolio(1, 5).key, 1).status()));
-  EXPECT_THAT(store_->Check()->findings(), ::testing::Contains(HasSubstr("choices row")));
+  EXPECT_THAT(store_->Check()->findings(), Contains(HasSubstr("choices row")));
 }
 
 TEST_F(ReleaseDamageTest, AMissingChoiceCostsItsWholePortfolio) {
   FillAndRun("DELETE FROM choices WHERE place = 0 AND problem_text = '" +
              SamplePortfolio(2, 5).key.problem_text + "'");
-  EXPECT_THAT(Sound(), ElementsAre(SamplePortfolio(1, 5)));
+  EXPECT_THAT(SoundPortfolios(), ElementsAre(SamplePortfolio(1, 5)));
   EXPECT_THAT(corrupt_, ElementsAre(HasSubstr("a choice is missing")));
 }
 
@@ -87,38 +177,6 @@ TEST_F(ReleaseDamageTest, ADamagedReleaseOrWantedProblemIsLeftOutAndReported) {
   EXPECT_THAT(*store_->ListReleases(), IsEmpty());
   EXPECT_THAT(*store_->ListWanted(), IsEmpty());
   EXPECT_EQ(notices_.size(), 2U);
-}
-
-TEST_F(ReleaseDamageTest, ASoundOneIsChecked) {
-  FillAndRun("");
-  const auto check = store_->Check();
-  ASSERT_TRUE(check.ok());
-  EXPECT_THAT(check->findings(), IsEmpty());
-  EXPECT_GE(check->rows_checked(), 6);
-}
-
-using ReleaseRowsTest = StoreTest;
-
-TEST_F(ReleaseRowsTest, DeletingATuningLeavesItsChoices) {
-  auto store = Open();
-  ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
-  ASSERT_TRUE(store->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
-  ASSERT_TRUE(store->DeleteTunings({SampleTuning(1).key}).ok());
-  EXPECT_TRUE(store->GetPortfolio(SampleTuning(1).key, 1).ok());
-  EXPECT_EQ(store->ListEnvironments()->size(), 1U);
-}
-
-TEST_F(ReleaseRowsTest, AReadOnlyStoreServesReleasesAndRefusesNewOnes) {
-  {
-    auto store = Open();
-    ASSERT_TRUE(store->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
-    ASSERT_TRUE(store->Close().ok());
-  }
-  auto options = Options();
-  options.read_only = true;
-  auto store = Open(options);
-  EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 1), SamplePortfolio(1, 5));
-  EXPECT_TRUE(absl::IsUnavailable(store->PutRelease(SampleRelease(2), {})));
 }
 
 }  // namespace

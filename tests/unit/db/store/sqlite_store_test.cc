@@ -10,30 +10,12 @@
 #include <fstream>
 
 #include "tests/unit/db/store/store_fixture.h"
-#include "tests/unit/db/tuning_store_conformance.h"
 
 namespace convtune::db::store {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-struct SqliteEngine {
-  absl::StatusOr<std::unique_ptr<TuningStore>> Open() {
-    SqliteStore::Options options;
-    options.state_dir = state.path();
-    options.clock = &clock;
-    options.allow_network_fs = true;
-    return SqliteStore::Open(std::move(options));
-  }
-  std::string NewFolder() { return other.path(); }
-
-  TestFolder state;
-  TestFolder other;
-  ManualClock clock;
-};
-
-INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, TuningStoreConformance, SqliteEngine);
 
 using SqliteStoreTest = StoreTest;
 

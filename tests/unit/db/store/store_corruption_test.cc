@@ -99,7 +99,6 @@ class StoreCorruptionTest : public StoreTest {
           const int n = std::atoi(text.substr(text.rfind('=') + 1).c_str()) - 100000;
           EXPECT_EQ(tuning, WithoutSamples(SampleTuning(n))) << text;
           ++found;
-          return true;
         },
         [](const std::string&) {}));
     for (int n = 1; n <= kTunings; ++n) {

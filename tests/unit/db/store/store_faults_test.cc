@@ -113,7 +113,6 @@ class StoreFaultTest : public StoreTest {
               std::stoi(tuning.key.problem_text.substr(tuning.key.problem_text.rfind('=') + 1)) -
               100000;
           EXPECT_EQ(tuning.candidates.size(), SampleTuning(n).candidates.size());
-          return true;
         },
         [&](const std::string& text) { corrupt.push_back(text); }));
     static_cast<void>(store.Check());

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "db/sqlite/database.h"
@@ -83,24 +85,59 @@ class StoreTest : public ::testing::Test {
     ASSERT_TRUE((*database)->CloseAndRemoveLog().ok());
   }
 
-  static std::vector<Tuning> All(SqliteStore& store, std::vector<std::string>* corrupt) {
-    std::vector<Tuning> tunings;
-    const absl::Status status = ForEachTuning(
-        store,
-        [&](Tuning tuning) {
-          tunings.push_back(std::move(tuning));
-          return true;
-        },
-        [&](const std::string& text) { corrupt->push_back(text); });
-    EXPECT_TRUE(status.ok()) << status;
-    return tunings;
-  }
-
   std::string DatabasePath() const { return folder_.File("convtune.db"); }
 
   TestFolder folder_;
   ManualClock clock_;
   std::vector<std::string> notices_;
 };
+
+// A store that is open.
+class OpenStoreTest : public StoreTest {
+ protected:
+  void SetUp() override {
+    store_ = Open();
+    ASSERT_NE(store_, nullptr);
+  }
+
+  void Put(const Tuning& tuning) {
+    const absl::Status status = store_->PutTuning(tuning, SampleEnvironment());
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  // Tunings 1 to `count`.
+  void PutSamples(int count) {
+    for (int n = 1; n <= count; ++n) Put(SampleTuning(n));
+  }
+  // Closes the store, runs SQL on its file and opens it again.
+  void Reopen(const std::string& sql = "") {
+    ASSERT_TRUE(store_->Close().ok());
+    store_.reset();
+    if (!sql.empty()) Run(sql);
+    store_ = Open();
+    ASSERT_NE(store_, nullptr);
+  }
+  // What is read; corrupt_ has what is not.
+  std::vector<Tuning> Sound() {
+    corrupt_.clear();
+    std::vector<Tuning> sound;
+    const absl::Status status = ForEachTuning(
+        *store_, [&](Tuning tuning) { sound.push_back(std::move(tuning)); },
+        [&](const std::string& text) { corrupt_.push_back(text); });
+    EXPECT_TRUE(status.ok()) << status;
+    return sound;
+  }
+
+  std::unique_ptr<SqliteStore> store_;
+  std::vector<std::string> corrupt_;
+};
+
+// Gives tunings 1 to `count`, then `end`.
+inline TuningSource SourceOf(int count, absl::Status end) {
+  return [count, end, n = 0]() mutable -> absl::StatusOr<std::optional<TuningRecord>> {
+    if (++n <= count) return TuningRecord{SampleTuning(n), SampleEnvironment()};
+    if (!end.ok()) return end;
+    return std::nullopt;
+  };
+}
 
 }  // namespace convtune::db::store

@@ -1,6 +1,5 @@
 #include "server/release/portfolio.h"
 
-#include <map>
 #include <random>
 
 #include "gmock/gmock.h"
@@ -14,13 +13,18 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-std::vector<std::pair<std::string, uint32_t>> Choose(std::vector<Candidate> candidates) {
-  std::vector<std::pair<std::string, uint32_t>> chosen;
-  for (const Choice& choice :
-       ChoosePortfolio(lookup::KeepBest(TuningOf(std::move(candidates)), nullptr)).choices) {
+using Chosen = std::vector<std::pair<std::string, uint32_t>>;  // candidates with their roles
+
+Chosen ChooseOf(const Tuning& tuning, const Bans& bans = {}) {
+  Chosen chosen;
+  for (const Choice& choice : ChoosePortfolio(lookup::KeepBest(tuning, nullptr, bans)).choices) {
     chosen.emplace_back(ToText(choice.candidate.id), choice.roles);
   }
   return chosen;
+}
+
+Chosen Choose(std::vector<Candidate> candidates) {
+  return ChooseOf(TuningOf(std::move(candidates)));
 }
 
 Candidate WithNotes(Candidate candidate, uint32_t notes) {
@@ -29,10 +33,7 @@ Candidate WithNotes(Candidate candidate, uint32_t notes) {
 }
 
 Candidate Legacy(int algorithm, double median, int64_t workspace = 0) {
-  Candidate candidate = Timed(0, median, 0.2, workspace);
-  candidate.id = LegacyAlgorithm{algorithm, 0};
-  candidate.heuristic_rank = -1;
-  return candidate;
+  return AsLegacy(Timed(0, median, 0.2, workspace), algorithm, -1);
 }
 
 TEST(Portfolio, OneCandidateMayBeForEverything) {
@@ -128,15 +129,10 @@ TEST(Portfolio, FingerprintIsOfWhatIsServedAlone) {
   EXPECT_NE(a.Fingerprint(), b.Fingerprint());
 }
 
-std::vector<std::pair<std::string, uint32_t>> ChooseUnjudged(std::vector<Candidate> candidates,
-                                                             IncompleteReason reason) {
+Chosen ChooseUnjudged(std::vector<Candidate> candidates, IncompleteReason reason) {
   Tuning tuning = TuningOf(std::move(candidates));
   AddReason(reason, "", &tuning);
-  std::vector<std::pair<std::string, uint32_t>> chosen;
-  for (const Choice& choice : ChoosePortfolio(lookup::KeepBest(tuning, nullptr)).choices) {
-    chosen.emplace_back(ToText(choice.candidate.id), choice.roles);
-  }
-  return chosen;
+  return ChooseOf(tuning);
 }
 
 TEST(Portfolio, OfATuningThatCouldNotBeJudgedNothingIsChosen) {
@@ -154,19 +150,28 @@ TEST(Portfolio, AnUnjudgedStockChoiceIsNotChosenAndNothingSlowerInItsPlace) {
       ElementsAre(Pair("legacy:algo1,math0", kServedRoles), Pair("graph:eng0", kRoleStock)));
 }
 
-TEST(ChoosePortfolio, ABannedCandidateIsNeverChosenAndTheStockChoicesNotesStay) {
+TEST(Portfolio, ABannedCandidateIsNeverChosenAndTheStockChoicesNotesStay) {
   const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10), Timed(2, 20)});
-  const auto roles = [&tuning](const Bans& bans) {
-    std::map<std::string, uint32_t> by_engine;
-    for (const Choice& choice : ChoosePortfolio(lookup::KeepBest(tuning, nullptr, bans)).choices) {
-      by_engine[ToText(choice.candidate.id)] = choice.roles & kServedRoles;
-    }
-    return by_engine;
-  };
-  EXPECT_EQ(roles(BansOfPattern("eng1")).count("graph:eng1"), 0U);
-  EXPECT_EQ(roles(BansOfPattern("eng1")).at("graph:eng2"), kServedRoles);
-  EXPECT_EQ(roles(BansOfPattern("eng0")).at("graph:eng0"), 0U);  // for its notes alone
-  EXPECT_TRUE(roles(BansOfPattern("graph:*")).empty());
+  EXPECT_THAT(ChooseOf(tuning, BansOfPattern("eng1")),
+              ElementsAre(Pair("graph:eng2", kServedRoles), Pair("graph:eng0", kRoleStock)));
+  EXPECT_THAT(ChooseOf(tuning, BansOfPattern("eng0")),
+              ElementsAre(Pair("graph:eng1", kServedRoles), Pair("graph:eng0", kRoleStock)));
+  EXPECT_THAT(ChooseOf(tuning, BansOfPattern("graph:*")), IsEmpty());
+}
+
+TEST(Portfolio, LegacyChoicesAreHeldAgainstTheLegacyStockChoice) {
+  const uint32_t tensor_core = NoteBit(NumericalNote::kTensorCore);
+  // The graph API's stock choice has no tensor cores; 2 keeps to the legacy one.
+  EXPECT_THAT(Choose({Timed(0, 30), AsLegacy(WithNotes(Timed(0, 20), tensor_core), 6, 0),
+                      AsLegacy(WithNotes(Timed(0, 10), NoteBit(NumericalNote::kFft)), 1, 1),
+                      AsLegacy(WithNotes(Timed(0, 15), tensor_core), 2, 2)}),
+              ElementsAre(Pair("graph:eng0", kServedRoles | kRoleStock),
+                          Pair("legacy:algo1,math0", kRoleBest | kRoleNoWorkspace),
+                          Pair("legacy:algo2,math0", kRoleNeutral)));
+  // Which stays within noise.
+  EXPECT_THAT(Choose({Timed(0, 30), AsLegacy(Timed(0, 10), 1, 1), AsLegacy(Timed(0, 10.1), 6, 0)}),
+              ElementsAre(Pair("graph:eng0", kServedRoles | kRoleStock),
+                          Pair("legacy:algo6,math0", kServedRoles)));
 }
 
 }  // namespace

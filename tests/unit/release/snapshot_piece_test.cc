@@ -1,35 +1,27 @@
 #include "server/release/publisher.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "db/snapshot/snapshot.h"
+#include "tests/unit/db/test_folder.h"
 
 namespace convtune::release {
 namespace {
 
 class SnapshotPieceTest : public testing::Test {
  protected:
-  SnapshotPieceTest() {
-    std::string pattern = std::filesystem::temp_directory_path() / "convtune-piece-XXXXXX";
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  ~SnapshotPieceTest() override { std::filesystem::remove_all(folder_); }
-
   // A file of that version, replaced as a daemon does it.
   std::string Publish(uint64_t version, size_t bytes) {
     snapshot::SnapshotHeader header{};
     header.header_checksum = version;
     std::string file(bytes, static_cast<char>('a' + version % 26));
     memcpy(file.data(), &header, sizeof header);
-    std::ofstream(folder_ + "/next", std::ios::binary) << file;
-    std::filesystem::rename(folder_ + "/next", folder_ + "/" + snapshot::kSnapshotFile);
+    db::WriteWholeFile(folder_.File("next"), file);
+    std::filesystem::rename(folder_.File("next"), folder_.File(snapshot::kSnapshotFile));
     return file;
   }
 
@@ -37,10 +29,10 @@ class SnapshotPieceTest : public testing::Test {
     v1::ReadSnapshotRequest request;
     request.set_offset(offset);
     request.set_version(version);
-    return ReadSnapshotPiece(folder_, request);
+    return ReadSnapshotPiece(folder_.path(), request);
   }
 
-  std::string folder_;
+  db::TestFolder folder_;
 };
 
 TEST_F(SnapshotPieceTest, PiecesMakeTheFile) {
@@ -84,10 +76,10 @@ TEST_F(SnapshotPieceTest, AFileThatIsReplacedInBetweenIsNotMixed) {
 
 TEST_F(SnapshotPieceTest, NothingPublishedAndACutFileAreErrors) {
   EXPECT_TRUE(absl::IsNotFound(Read(0, 0).status()));
-  std::ofstream(folder_ + "/" + snapshot::kSnapshotFile) << "CVTSNAP";
+  db::WriteWholeFile(folder_.File(snapshot::kSnapshotFile), "CVTSNAP");
   const absl::Status cut = Read(0, 0).status();
   EXPECT_TRUE(absl::IsInternal(cut)) << cut;
-  EXPECT_NE(std::string(cut.message()).find(folder_), std::string::npos) << cut;
+  EXPECT_NE(std::string(cut.message()).find(folder_.path()), std::string::npos) << cut;
   EXPECT_NE(std::string(cut.message()).find("it is cut short"), std::string::npos) << cut;
 }
 

@@ -1,17 +1,12 @@
 // Each API has its own stock choice.
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/model/tuning/ranking.h"
 #include "server/lookup/answer.h"
 #include "server/lookup/indexed_tuning.h"
-#include "server/release/portfolio.h"
 #include "tests/unit/candidates.h"
 
 namespace convtune::release {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::Pair;
 
 Candidate Legacy(int algorithm, int rank, double median, int64_t workspace = 0) {
   return AsLegacy(Timed(0, median, 0.2, workspace), algorithm, rank);
@@ -28,15 +23,6 @@ std::string Winner(const std::vector<Candidate>& candidates, const Constraints& 
       lookup::KeepBest(TuningOf(candidates), nullptr), nullptr, constraints,
       ConvProblem::Parse("fwd,x=1x8x8x8,w=8x8x3x3,pad=1").value(), absl::UnixEpoch());
   return answer.answer().winner().text();
-}
-
-std::vector<std::pair<std::string, uint32_t>> Roles(std::vector<Candidate> candidates) {
-  std::vector<std::pair<std::string, uint32_t>> roles;
-  const lookup::IndexedTuning indexed = lookup::KeepBest(TuningOf(std::move(candidates)), nullptr);
-  for (const Choice& choice : release::ChoosePortfolio(indexed).choices) {
-    roles.emplace_back(ToText(choice.candidate.id), choice.roles);
-  }
-  return roles;
 }
 
 TEST(StockChoices, UntimedLegacyAlgorithmsComeBehindAllEngineConfigs) {
@@ -91,26 +77,6 @@ TEST(StockChoices, TheGraphApisGuardIsAsItWas) {
 
 TEST(StockChoices, ALegacyTuningAloneIsRankedAgainstTheLegacyOne) {
   EXPECT_EQ(Winner({Legacy(1, 1, 10), Legacy(6, 0, 10.1, 4096)}, {}), "legacy:algo6,math0");
-}
-
-TEST(StockChoices, APortfoliosLegacyChoicesAreHeldAgainstTheLegacyOne) {
-  Candidate tensor_core = Legacy(6, 0, 20);
-  tensor_core.numerical_notes = NoteBit(NumericalNote::kTensorCore);
-  Candidate other = Legacy(1, 1, 10);
-  other.numerical_notes = NoteBit(NumericalNote::kFft);
-  Candidate same = Legacy(2, 2, 15);
-  same.numerical_notes = NoteBit(NumericalNote::kTensorCore);
-  // The graph API's stock choice has no tensor cores; 2 keeps to the legacy one.
-  EXPECT_THAT(Roles({Timed(0, 30), tensor_core, other, same}),
-              ElementsAre(Pair("graph:eng0", kServedRoles | kRoleStock),
-                          Pair("legacy:algo1,math0", kRoleBest | kRoleNoWorkspace),
-                          Pair("legacy:algo2,math0", kRoleNeutral)));
-}
-
-TEST(StockChoices, APortfoliosLegacyBestIsTheLegacyOneWithinNoise) {
-  EXPECT_THAT(Roles({Timed(0, 30), Legacy(1, 1, 10), Legacy(6, 0, 10.1)}),
-              ElementsAre(Pair("graph:eng0", kServedRoles | kRoleStock),
-                          Pair("legacy:algo6,math0", kServedRoles)));
 }
 
 TEST(StockChoices, ALegacyOneIsNotCertainWhereAnEngineConfigWasOnlySkipped) {

@@ -30,6 +30,11 @@ class ChoosyStore : public MemoryStore {
   TuningKey refused;
 };
 
+QuarantineEntry Crash(const Tuning& tuning, size_t candidate) {
+  return {tuning.key, tuning.candidates[candidate].id, QuarantineReason::kCrashed,
+          "segfault", absl::Now(), {}};
+}
+
 Tuning TuningFor(int n) {
   Tuning tuning = TuningOf({Timed(n, 10)});
   tuning.key = KeyOf("fwd,x=" + std::to_string(n + 1) + "x8x8x8,w=8x8x3x3,pad=1,f16");
@@ -68,12 +73,7 @@ TEST_F(CommitterTest, WhatIsAcknowledgedIsStoredAndServed) {
 
 TEST_F(CommitterTest, WhatAnotherDeviceQuarantinedMeanwhileIsNotServed) {
   Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 5)});
-  committer_.Quarantine({tuning.key,
-                         tuning.candidates[0].id,
-                         QuarantineReason::kCrashed,
-                         "segfault",
-                         absl::Now(),
-                         {}});
+  committer_.Quarantine(Crash(tuning, 0));
   EXPECT_TRUE(committer_.Commit(tuning, environment_, false));
   const auto stored = store_.GetTuning(tuning.key);
   EXPECT_EQ(stored->candidates[0].id, CandidateId(EngineConfig{0, {}}));
@@ -89,8 +89,7 @@ TEST_F(CommitterTest, AQuarantinedCandidateHasNoTimes) {
     candidate.other_times = {{LaunchMode::kEager, CacheState::kHot, 4, 3, 5, 10}};
   }
   Candidate expected = tuning.candidates[0];
-  const QuarantineEntry entry = {tuning.key, expected.id, QuarantineReason::kCrashed,
-                                 "segfault", absl::Now(), {}};
+  const QuarantineEntry entry = Crash(tuning, 0);
   expected.status = CandidateStatus::kQuarantined;
   expected.error_message = entry.message;
   expected.samples_ns.clear();
@@ -226,12 +225,7 @@ TEST_F(OutdatedTest, NeitherABundleNorTheFleetPutsAGuessInItsPlace) {
 }
 
 TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
-  committer_.Quarantine({measured_.key,
-                         measured_.candidates[0].id,
-                         QuarantineReason::kCrashed,
-                         "segfault",
-                         absl::Now(),
-                         {}});
+  committer_.Quarantine(Crash(measured_, 0));
   // It was the stock choice: that is all that is written of it.
   EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
   EXPECT_EQ(OnDisk().incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
@@ -242,24 +236,14 @@ TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
 TEST_F(OutdatedTest, WhatHeldForTheOldLibraryAloneLeavesARestThatHolds) {
   measured_.candidates[1].behavior_notes = 0;
   ASSERT_TRUE(store_.PutTuning(measured_, environment_).ok());
-  committer_.Quarantine({measured_.key,
-                         measured_.candidates[0].id,
-                         QuarantineReason::kCrashed,
-                         "segfault",
-                         absl::Now(),
-                         {}});
+  committer_.Quarantine(Crash(measured_, 0));
   EXPECT_FALSE(Served()->IsOutdated());
   EXPECT_EQ(Served()->tuning.evidence, OnDisk().evidence);
 }
 
 TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
   EXPECT_TRUE(committer_.Commit(TuningOf({Finalized(0), Finalized(1)}), environment_, false));
-  committer_.Quarantine({measured_.key,
-                         measured_.candidates[0].id,
-                         QuarantineReason::kCrashed,
-                         "segfault",
-                         absl::Now(),
-                         {}});
+  committer_.Quarantine(Crash(measured_, 0));
   EXPECT_EQ(Served()->Winner(), "graph:eng1");
   EXPECT_EQ(Served()->stand_in->outdated->Winner(), "graph:eng1");
   EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
@@ -269,12 +253,7 @@ TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
 TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsServedOn) {
   EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
   store_.FailWith(absl::UnavailableError("full"));
-  committer_.Quarantine({measured_.key,
-                         measured_.candidates[0].id,
-                         QuarantineReason::kCrashed,
-                         "segfault",
-                         absl::Now(),
-                         {}});
+  committer_.Quarantine(Crash(measured_, 0));
   EXPECT_EQ(OnDisk(), measured_);
   store_.FailWith(absl::OkStatus());
   EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "db/snapshot/snapshot_file.h"
+#include "tests/unit/db/test_folder.h"
 #include "tests/unit/snapshot_folders.h"
 
 namespace convtune::snapshot {
@@ -20,17 +20,15 @@ TEST(FindSnapshotFolder, IsTheOneOfTheTable) {
 }
 
 TEST(FindSnapshotFolder, AFolderThatCanBeReadAndNotWrittenToServes) {
-  std::string root = "/tmp/convtune-folder-XXXXXX";
-  ASSERT_NE(mkdtemp(root.data()), nullptr);
-  const std::string folder = root + "/convtune/snapshot";
+  const db::TestFolder root;
+  const std::string folder = root.File("convtune/snapshot");
   std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/" + kSnapshotFile) << "x";
+  db::WriteWholeFile(folder + "/" + kSnapshotFile, "x");
   chmod(folder.c_str(), 0555);
-  setenv("XDG_STATE_HOME", root.c_str(), 1);
+  setenv("XDG_STATE_HOME", root.path().c_str(), 1);
   EXPECT_EQ(FindSnapshotFolder().path, folder);
   unsetenv("XDG_STATE_HOME");
   chmod(folder.c_str(), 0755);
-  std::filesystem::remove_all(root);
 }
 
 TEST(FindSnapshotFolder, WithoutAHomeItIsThatOfThePasswordFile) {

@@ -11,76 +11,49 @@ namespace convtune {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
-std::string Canonical(std::string_view text) {
-  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
-  return problem.ok() ? problem->ToText() : std::string(problem.status().message());
-}
-
-TEST(ProblemTextTest, FillsInTheDefaults) {
-  EXPECT_EQ(Canonical("fwd,x=16x64x56x56,w=64x64x3x3"),
-            "fwd,x=16x64x56x56,w=64x64x3x3,pad=0x0,stride=1x1,dilation=1x1,groups=1,nchw,f32,"
-            "acc=f32");
-}
-
-TEST(ProblemTextTest, ReadsTheExampleOfTheDocumentationUnchanged) {
-  const std::string text =
-      "fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32";
-  EXPECT_EQ(Canonical(text), text);
-}
-
-TEST(ProblemTextTest, SpreadsScalars) {
-  EXPECT_EQ(Canonical("fwd,x=2x4x9x9x9,w=4x4x3x3x3,pad=1,stride=2,dilation=1"),
-            "fwd,x=2x4x9x9x9,w=4x4x3x3x3,pad=1x1x1,stride=2x2x2,dilation=1x1x1,groups=1,nchw,f32,"
-            "acc=f32");
-}
-
-TEST(ProblemTextTest, PrintsOneDimensionAsTwo) {
-  EXPECT_EQ(Canonical("fwd,x=2x4x9,w=4x4x3,pad=1,stride=2,dilation=2"),
-            "fwd,x=2x4x1x9,w=4x4x1x3,pad=0x1,stride=1x2,dilation=1x2,groups=1,nchw,f32,acc=f32");
-}
-
-TEST(ProblemTextTest, KeepsAsymmetricPadding) {
-  EXPECT_EQ(Canonical("fwd,x=2x4x9x9,w=4x4x3x3,pad=1:0x1:0"),
-            "fwd,x=2x4x9x9,w=4x4x3x3,pad=1:0x1:0,stride=1x1,dilation=1x1,groups=1,nchw,f32,"
-            "acc=f32");
-}
-
-TEST(ProblemTextTest, SpreadsAsymmetricPadding) {
-  EXPECT_EQ(Canonical("fwd,x=2x4x9x9,w=4x4x3x3,pad=1:2"),
-            Canonical("fwd,x=2x4x9x9,w=4x4x3x3,pad=1:2x1:2"));
-}
-
-TEST(ProblemTextTest, MixesPlainAndAsymmetricPadding) {
-  EXPECT_THAT(Canonical("fwd,x=2x4x9x9,w=4x4x3x3,pad=1x0:2"), HasSubstr(",pad=1:1x0:2,"));
-}
-
-TEST(ProblemTextTest, PrintsEqualSidesAsOneNumber) {
-  EXPECT_THAT(Canonical("fwd,x=2x4x9x9,w=4x4x3x3,pad=1:1x2:2"), HasSubstr(",pad=1x2,"));
-}
-
-TEST(ProblemTextTest, PrintsEveryOptionalTokenInItsPlace) {
-  EXPECT_EQ(Canonical("fwd,sms=100,align=4,epilogue=add+bias+relu,mode=conv,mid=f16,acc=f16,"
-                      "out=f32,f16,nhwc,groups=2,dilation=2,stride=2,pad=1,w=8x2x3x3,x=1x4x9x9"),
-            "fwd,x=1x4x9x9,w=8x2x3x3,pad=1x1,stride=2x2,dilation=2x2,groups=2,nhwc,f16,out=f32,"
-            "acc=f16,mid=f16,mode=conv,epilogue=add+bias+relu,align=4,sms=100");
-}
-
-TEST(ProblemTextTest, LeavesOutTheDefaultMode) {
-  EXPECT_EQ(Canonical("fwd,x=1x1x3x3,w=1x1x3x3,mode=xcorr"), Canonical("fwd,x=1x1x3x3,w=1x1x3x3"));
-}
-
-TEST(ProblemTextTest, TrimsBlanksAroundTokensAndValues) {
-  EXPECT_EQ(Canonical("  fwd , x = 1x1x3x3\t, w= 1x1x3x3 , f16 \r\n"),
-            Canonical("fwd,x=1x1x3x3,w=1x1x3x3,f16"));
-}
-
-TEST(ProblemTextTest, PrintsStridesWhereNoPackedLayoutFits) {
-  EXPECT_EQ(Canonical("fwd,x=2x3x4x5,w=2x3x1x1,xstrides=100x20x5x1,wstrides=3x1x1x1,"
-                      "ystrides=40x20x5x1"),
-            "fwd,x=2x3x4x5,w=2x3x1x1,pad=0x0,stride=1x1,dilation=1x1,groups=1,"
-            "xstrides=100x20x5x1,wstrides=3x1x1x1,ystrides=40x20x5x1,f32,acc=f32");
+TEST(ProblemTextTest, HasOneCanonicalForm) {
+  const struct {
+    const char* what;
+    const char* text;
+    const char* canonical;
+  } kCases[] = {
+      {"the defaults are filled in", "fwd,x=16x64x56x56,w=64x64x3x3",
+       "fwd,x=16x64x56x56,w=64x64x3x3,pad=0x0,stride=1x1,dilation=1x1,groups=1,nchw,f32,acc=f32"},
+      {"the documentation's example stays",
+       "fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32",
+       "fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32"},
+      {"scalars are spread", "fwd,x=2x4x9x9x9,w=4x4x3x3x3,pad=1,stride=2,dilation=1",
+       "fwd,x=2x4x9x9x9,w=4x4x3x3x3,pad=1x1x1,stride=2x2x2,dilation=1x1x1,groups=1,nchw,f32,"
+       "acc=f32"},
+      {"one dimension is printed as two", "fwd,x=2x4x9,w=4x4x3,pad=1,stride=2,dilation=2",
+       "fwd,x=2x4x1x9,w=4x4x1x3,pad=0x1,stride=1x2,dilation=1x2,groups=1,nchw,f32,acc=f32"},
+      {"asymmetric padding is kept", "fwd,x=2x4x9x9,w=4x4x3x3,pad=1:0x1:0",
+       "fwd,x=2x4x9x9,w=4x4x3x3,pad=1:0x1:0,stride=1x1,dilation=1x1,groups=1,nchw,f32,acc=f32"},
+      {"asymmetric padding is spread", "fwd,x=2x4x9x9,w=4x4x3x3,pad=1:2",
+       "fwd,x=2x4x9x9,w=4x4x3x3,pad=1:2x1:2,stride=1x1,dilation=1x1,groups=1,nchw,f32,acc=f32"},
+      {"plain and asymmetric padding are mixed", "fwd,x=2x4x9x9,w=4x4x3x3,pad=1x0:2",
+       "fwd,x=2x4x9x9,w=4x4x3x3,pad=1:1x0:2,stride=1x1,dilation=1x1,groups=1,nchw,f32,acc=f32"},
+      {"equal sides are one number", "fwd,x=2x4x9x9,w=4x4x3x3,pad=1:1x2:2",
+       "fwd,x=2x4x9x9,w=4x4x3x3,pad=1x2,stride=1x1,dilation=1x1,groups=1,nchw,f32,acc=f32"},
+      {"every optional token has its place",
+       "fwd,sms=100,align=4,epilogue=add+bias+relu,mode=conv,mid=f16,acc=f16,out=f32,f16,nhwc,"
+       "groups=2,dilation=2,stride=2,pad=1,w=8x2x3x3,x=1x4x9x9",
+       "fwd,x=1x4x9x9,w=8x2x3x3,pad=1x1,stride=2x2,dilation=2x2,groups=2,nhwc,f16,out=f32,"
+       "acc=f16,mid=f16,mode=conv,epilogue=add+bias+relu,align=4,sms=100"},
+      {"the default mode is left out, and blanks are trimmed",
+       "  fwd , x = 1x1x3x3\t, w= 1x1x3x3 , f16 ,mode=xcorr\r\n",
+       "fwd,x=1x1x3x3,w=1x1x3x3,pad=0x0,stride=1x1,dilation=1x1,groups=1,nchw,f16,acc=f32"},
+      {"strides are printed where no packed layout fits",
+       "fwd,x=2x3x4x5,w=2x3x1x1,xstrides=100x20x5x1,wstrides=3x1x1x1,ystrides=40x20x5x1",
+       "fwd,x=2x3x4x5,w=2x3x1x1,pad=0x0,stride=1x1,dilation=1x1,groups=1,"
+       "xstrides=100x20x5x1,wstrides=3x1x1x1,ystrides=40x20x5x1,f32,acc=f32"},
+  };
+  for (const auto& c : kCases) {
+    const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(c.text);
+    ASSERT_TRUE(problem.ok()) << c.what << ": " << problem.status();
+    EXPECT_EQ(problem->ToText(), c.canonical) << c.what;
+  }
 }
 
 TEST(ProblemTextTest, SaysNothingOfTheProblemWhileTokensCannotBeRead) {

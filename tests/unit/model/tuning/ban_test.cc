@@ -94,8 +94,8 @@ TEST(CandidatePatternTest, AnErrorHasTheRuleAnExampleAndWhatIsWrong) {
 
 TEST(CandidatePatternTest, MalformedTextsAreRefused) {
   for (const char* text :
-       {"", "*", "47", "eng", "eng-1", "eng47,", "eng47,k2", "eng47,k*=1", "eng47,k2=1,k2=2",
-        "eng47,k2=x", "legacy:", "legacy:algo1,math2,math3", "legacy:eng47", "eng47 ", "eng4*"}) {
+       {"", "*", "eng-1", "eng47,", "eng47,k2=x", "legacy:", "legacy:algo1,math2,math3",
+        "legacy:eng47", "eng47 ", "eng4*"}) {
     EXPECT_FALSE(CandidatePattern::Parse(text).ok()) << text;
   }
 }

@@ -58,6 +58,12 @@ inline Tuning SampleTuning(int n) {
   return tuning;
 }
 
+// The n of a SampleTuning(n).
+inline int NumberOf(const Tuning& tuning) {
+  const std::string& text = tuning.key.problem_text;
+  return std::stoi(text.substr(text.rfind('=') + 1)) - 100000;
+}
+
 // SampleTuning(n) with what a timer of today adds to it.
 inline Tuning SampleMeasuredTuning(int n) {
   Tuning tuning = SampleTuning(n);

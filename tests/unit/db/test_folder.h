@@ -38,6 +38,10 @@ class TestFolder {
     std::sort(names.begin(), names.end());
     return names;
   }
+  // Removes all that is in it.
+  void Clear() const {
+    for (const std::string& name : Names()) std::filesystem::remove_all(File(name));
+  }
 
  private:
   std::string path_;

@@ -165,33 +165,32 @@ std::vector<std::pair<Tuning, Environment>> SimulatedFleet::TuningsOf(int node) 
   return tunings;
 }
 
-namespace {
-
-// Who has measured a problem in an environment.
-struct Measured {
-  bool variant = false, other = false;
-  bool old_driver = false, new_driver = false;
-};
-
-}  // namespace
-
-std::set<SimulatedFleet::Finding> SimulatedFleet::Disagreements() const {
-  std::map<Finding, Measured> measured;
+std::set<SimulatedFleet::Finding> SimulatedFleet::MeasuredByBoth(
+    bool (*planted)(int problem), const std::function<bool(int node)>& side) const {
+  std::map<Finding, std::set<bool>> sides;
   for (int node = 0; node < nodes(); ++node) {
     for (const int problem : ProblemsOf(node)) {
-      if (!Disagrees(problem)) continue;
+      if (!planted(problem)) continue;
       for (const int e : EnvironmentsOf(node)) {
-        Measured& found = measured[{environments_[static_cast<size_t>(e)].ToText(),
-                                    texts_[static_cast<size_t>(problem)]}];
-        (IsVariant(node) ? found.variant : found.other) = true;
+        sides[{environments_[static_cast<size_t>(e)].ToText(),
+               texts_[static_cast<size_t>(problem)]}]
+            .insert(side(node));
       }
     }
   }
   std::set<Finding> findings;
-  for (const auto& [finding, m] : measured) {
-    if (m.variant && m.other) findings.insert(finding);
+  for (const auto& [finding, measured] : sides) {
+    if (measured.size() == 2) findings.insert(finding);
   }
   return findings;
+}
+
+std::set<SimulatedFleet::Finding> SimulatedFleet::Disagreements() const {
+  return MeasuredByBoth(Disagrees, [this](int node) { return IsVariant(node); });
+}
+
+std::set<SimulatedFleet::Finding> SimulatedFleet::DriverRegressions() const {
+  return MeasuredByBoth(SlowerDriver, NewDriver);
 }
 
 std::set<SimulatedFleet::Finding> SimulatedFleet::CudnnRegressions() const {
@@ -212,25 +211,6 @@ std::set<SimulatedFleet::Finding> SimulatedFleet::CudnnRegressions() const {
     if (!sides.first || !sides.second) continue;
     findings.emplace(environments_[static_cast<size_t>(model * 2 + 1)].ToText(),
                      texts_[static_cast<size_t>(problem)]);
-  }
-  return findings;
-}
-
-std::set<SimulatedFleet::Finding> SimulatedFleet::DriverRegressions() const {
-  std::map<Finding, Measured> measured;
-  for (int node = 0; node < nodes(); ++node) {
-    for (const int problem : ProblemsOf(node)) {
-      if (!SlowerDriver(problem)) continue;
-      for (const int e : EnvironmentsOf(node)) {
-        Measured& found = measured[{environments_[static_cast<size_t>(e)].ToText(),
-                                    texts_[static_cast<size_t>(problem)]}];
-        (NewDriver(node) ? found.new_driver : found.old_driver) = true;
-      }
-    }
-  }
-  std::set<Finding> findings;
-  for (const auto& [finding, m] : measured) {
-    if (m.old_driver && m.new_driver) findings.insert(finding);
   }
   return findings;
 }

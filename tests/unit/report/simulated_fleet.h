@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <utility>
@@ -66,6 +67,9 @@ class SimulatedFleet {
   static bool SlowerDriver(int problem) { return problem % 400 == 207; }
   static bool NewDriver(int node) { return node / 3 % 2 == 1; }
   bool IsVariant(int node) const { return Draw(7, static_cast<uint64_t>(node), 0, 0) < 0.33; }
+  // The problems with this effect that nodes of both sides have measured in one environment.
+  std::set<Finding> MeasuredByBoth(bool (*planted)(int problem),
+                                   const std::function<bool(int node)>& side) const;
   // Uniform in [0, 1), of these numbers alone.
   double Draw(uint64_t a, uint64_t b, uint64_t c, uint64_t d) const;
 

@@ -81,7 +81,7 @@ class FleetStoreTest : public ::testing::Test {
     options_.conninfo = conninfo;
     postgres_ = Connect();
     ASSERT_NE(postgres_, nullptr);
-    ASSERT_TRUE(postgres_->Execute("DROP SCHEMA IF EXISTS convtune CASCADE").ok());
+    Run("DROP SCHEMA IF EXISTS convtune CASCADE");
     ASSERT_TRUE(MigrateFleet(*postgres_).ok());
     names_ = std::make_unique<FleetNames>(postgres_.get());
     const auto node = RegisterNode(*postgres_, "node-a");
@@ -149,6 +149,10 @@ class FleetStoreTest : public ::testing::Test {
     return tasks.ok() ? *tasks : std::vector<FleetTask>();
   }
 
+  void Run(const std::string& sql) {
+    const absl::Status status = postgres_->Execute(sql);
+    ASSERT_TRUE(status.ok()) << status << " of " << sql;
+  }
   std::string Text(const std::string& sql) {
     const auto rows = postgres_->Query(sql);
     EXPECT_TRUE(rows.ok()) << rows.status();
@@ -160,14 +164,11 @@ class FleetStoreTest : public ::testing::Test {
 
   // Nodes with the environment of what was delivered, by names that begin so.
   void AddNodes(int count, const std::string& name, const std::string& last_seen) {
-    ASSERT_TRUE(postgres_
-                    ->Execute(absl::StrCat(
-                        "WITH made AS (INSERT INTO nodes (name, last_seen) SELECT '", name,
-                        "' || n, ", last_seen, " FROM generate_series(1, ", count,
-                        ") n RETURNING node_id) INSERT INTO node_devices (node_id, device, "
-                        "environment_id, driver_version, current) SELECT node_id, 'gpu', "
-                        "environment_id, '', true FROM made, environments"))
-                    .ok());
+    Run(absl::StrCat("WITH made AS (INSERT INTO nodes (name, last_seen) SELECT '", name, "' || n, ",
+                     last_seen, " FROM generate_series(1, ", count,
+                     ") n RETURNING node_id) INSERT INTO node_devices (node_id, device, "
+                     "environment_id, driver_version, current) SELECT node_id, 'gpu', "
+                     "environment_id, '', true FROM made, environments"));
   }
 
   // What every order of deliveries must lead to.
@@ -192,15 +193,14 @@ TEST_F(FleetStoreTest, MigratesOnceHoweverOftenItIsAsked) {
 }
 
 TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
-  ASSERT_TRUE(
-      postgres_->Execute("INSERT INTO schema_migrations (version, name) VALUES (99, 'x')").ok());
+  Run("INSERT INTO schema_migrations (version, name) VALUES (99, 'x')");
   // That migration says whom it leaves behind.
   EXPECT_TRUE(CheckFleetSchema(*postgres_).ok());
   EXPECT_EQ(*MigrateFleet(*postgres_), 0);
-  ASSERT_TRUE(postgres_->Execute("UPDATE fleet SET compatible_version = 99").ok());
+  Run("UPDATE fleet SET compatible_version = 99");
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("newer"));
   EXPECT_FALSE(MigrateFleet(*postgres_).ok());
-  ASSERT_TRUE(postgres_->Execute("DELETE FROM schema_migrations").ok());
+  Run("DELETE FROM schema_migrations");
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("migrate"));
 }
 
@@ -234,18 +234,16 @@ INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, r
 )";
 
 TEST_F(FleetStoreTest, TheDecisionsOfVersion1AreVouchedForByWhoeverMigrates) {
-  ASSERT_TRUE(postgres_->Execute("DROP SCHEMA convtune CASCADE; CREATE SCHEMA convtune").ok());
+  Run("DROP SCHEMA convtune CASCADE; CREATE SCHEMA convtune");
   const std::string version1 = AllFleetMigrations()[0].sql;
-  ASSERT_TRUE(postgres_->Execute(version1).ok());
-  ASSERT_TRUE(postgres_
-                  ->Execute("CREATE TABLE schema_migrations (version integer PRIMARY KEY, name "
-                            "text NOT NULL, apply_time timestamptz NOT NULL DEFAULT now()); "
-                            "INSERT INTO schema_migrations VALUES (1, 'x')")
-                  .ok());
+  Run(version1);
+  Run("CREATE TABLE schema_migrations (version integer PRIMARY KEY, name "
+      "text NOT NULL, apply_time timestamptz NOT NULL DEFAULT now()); "
+      "INSERT INTO schema_migrations VALUES (1, 'x')");
   EXPECT_THAT(
       std::string(CheckFleetSchema(*postgres_).message()),
       HasSubstr("has schema version 1, this program needs 2: run `convtune-fleet migrate`"));
-  ASSERT_TRUE(postgres_->Execute(kVersion1Rows).ok());
+  Run(kVersion1Rows);
   const std::string before = Text("SELECT fleet_id FROM fleet");
   EXPECT_EQ(*MigrateFleet(*postgres_), std::ssize(AllFleetMigrations()) - 1);
   ASSERT_TRUE(CheckFleetSchema(*postgres_).ok());
@@ -268,11 +266,9 @@ TEST_F(FleetStoreTest, TheDecisionsOfVersion1AreVouchedForByWhoeverMigrates) {
   EXPECT_EQ(Text("SELECT COUNT(*) FROM pooled"), "0;");
   EXPECT_EQ(Text("SELECT environment_id || ' ' || problem_id FROM pool_queue"), "1 2;");
   // The digests are of something.
-  ASSERT_TRUE(postgres_
-                  ->Execute("UPDATE environments SET text = 'e3' WHERE text = 'e2'; UPDATE "
-                            "pins SET expire_time = expire_time + interval '1 microsecond'; "
-                            "UPDATE bans SET reason = 'z' WHERE ban_id = 1")
-                  .ok());
+  Run("UPDATE environments SET text = 'e3' WHERE text = 'e2'; UPDATE "
+      "pins SET expire_time = expire_time + interval '1 microsecond'; "
+      "UPDATE bans SET reason = 'z' WHERE ban_id = 1");
   EXPECT_TRUE(absl::IsDataLoss(checked.Check(*postgres_, 1)));
   EXPECT_TRUE(checked.Check(*postgres_, 3).ok());
   EXPECT_EQ((*ListFleetPins(*postgres_))[0].error, "");
@@ -343,11 +339,9 @@ TEST_F(FleetStoreTest, WhatNobodySaysAnyMoreIsNoPooledTuning) {
 
 TEST_F(FleetStoreTest, ThinningTakesWhatWasSupersededAndNothingElse) {
   for (int version = 0; version < 4; ++version) Take({Delivery(1, 1 + version, 77, version)});
-  ASSERT_TRUE(postgres_
-                  ->Execute("UPDATE evidence SET receive_time = now() - interval '100 days' WHERE "
-                            "sequence IN (1, 2, 4); INSERT INTO pooled_payloads VALUES "
-                            "(decode(repeat('ab', 16), 'hex'), 'x')")
-                  .ok());
+  Run("UPDATE evidence SET receive_time = now() - interval '100 days' WHERE "
+      "sequence IN (1, 2, 4); INSERT INTO pooled_payloads VALUES "
+      "(decode(repeat('ab', 16), 'hex'), 'x')");
   const auto thinned = ThinFleet(*postgres_, absl::Hours(24 * 90));
   ASSERT_TRUE(thinned.ok()) << thinned.status();
   EXPECT_EQ(thinned->evidence, 2);
@@ -412,7 +406,7 @@ TEST_F(FleetStoreTest, EveryOrderOfDeliveriesComesToTheSame) {
   const std::string expected = State();
   std::mt19937 random(5);
   for (int round = 0; round < 6; ++round) {
-    ASSERT_TRUE(postgres_->Execute("TRUNCATE evidence, node_epochs, pool_queue").ok());
+    Run("TRUNCATE evidence, node_epochs, pool_queue");
     std::vector<FleetDelivery> shuffled = all;
     shuffled.insert(shuffled.end(), all.begin(), all.begin() + 5);  // some twice
     std::shuffle(shuffled.begin(), shuffled.end(), random);
@@ -558,7 +552,7 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
                             "canary_permille, change_count, author, reason) VALUES (1, 1, 0, 0, "
                             "'a', 'b')")
                   .ok());
-  ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
+  Run("SET lock_timeout TO 300");
   EXPECT_FALSE(Promote().ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
@@ -599,10 +593,8 @@ TEST_F(FleetStoreTest, ATaskIsOnesAtATimeAndComesBackWhenItsLeaseRunsOut) {
   ASSERT_THAT(first, SizeIs(1));
   EXPECT_EQ(first[0].problem_text, ValidSampleTuning(2).key.problem_text);
   // Any agent may write a reason, also in advance.
-  ASSERT_TRUE(postgres_
-                  ->Execute("INSERT INTO task_failures (task_id, attempt, lost_lease, reason) "
-                            "SELECT task_id, 1, true, 'x' FROM tasks")
-                  .ok());
+  Run("INSERT INTO task_failures (task_id, attempt, lost_lease, reason) "
+      "SELECT task_id, 1, true, 'x' FROM tasks");
   absl::SleepFor(absl::Milliseconds(20));
   const std::vector<FleetTask> again = Claim(node_, 5);
   ASSERT_THAT(again, SizeIs(2));
@@ -620,12 +612,12 @@ class SecondMeasurementTest : public FleetStoreTest {
     FleetStoreTest::SetUp();
     Take({Delivery(1, 1)});
     AddNodes(3, "other-", "now()");
-    ASSERT_TRUE(postgres_
-                    ->Execute("INSERT INTO node_devices (node_id, device, environment_id, "
-                              "driver_version, current) SELECT $1, 'gpu', environment_id, '', true "
-                              "FROM environments",
-                              {node_})
-                    .ok());
+    Run(
+        absl::StrCat("INSERT INTO node_devices (node_id, device, environment_id, "
+                     "driver_version, current) SELECT ",
+                     node_,
+                     ", 'gpu', environment_id, '', true "
+                     "FROM environments"));
     other_ = *postgres_->QueryValue<int64_t>("SELECT node_id FROM nodes WHERE name = 'other-1'");
     ASSERT_GT(*QueueBatch(*postgres_, *names_, request_), 0);
   }
@@ -651,10 +643,8 @@ TEST_F(SecondMeasurementTest, ANodeThatMeasuredNothingIsAskedOnceMoreWithForce) 
 
 TEST_F(SecondMeasurementTest, ATaskEndsWhereNoNodeIsLeftThatCouldMeasureIt) {
   EXPECT_TRUE(*CompleteTask(*postgres_, Claim(node_)[0]));
-  ASSERT_TRUE(postgres_
-                  ->Execute("UPDATE nodes SET last_seen = now() - interval '1 day' WHERE name LIKE "
-                            "'other%'")
-                  .ok());
+  Run("UPDATE nodes SET last_seen = now() - interval '1 day' WHERE name LIKE "
+      "'other%'");
   // They may come back.
   EXPECT_THAT(Claim(node_), SizeIs(0));
   EXPECT_EQ(Task(), absl::StrCat("1 {", node_, "};"));
@@ -665,10 +655,8 @@ TEST_F(SecondMeasurementTest, ATaskEndsWhereNoNodeIsLeftThatCouldMeasureIt) {
   for (const char* name : {"other-1", "other-2"}) {
     ASSERT_TRUE(ForgetNode(*postgres_, name).ok());
   }
-  ASSERT_TRUE(postgres_
-                  ->Execute("UPDATE node_devices d SET tunes = false FROM nodes n WHERE "
-                            "n.node_id = d.node_id AND n.name = 'other-3'")
-                  .ok());
+  Run("UPDATE node_devices d SET tunes = false FROM nodes n WHERE "
+      "n.node_id = d.node_id AND n.name = 'other-3'");
   EXPECT_THAT(Claim(node_), SizeIs(0));
   EXPECT_EQ(Task(), absl::StrCat("3 {", node_, "};"));
   EXPECT_GT(*QueueBatch(*postgres_, *names_, request_), 0);
@@ -691,7 +679,7 @@ TEST_F(SecondMeasurementTest, ADistrustedNodeTakesNothingAndIsNoneOfTheTwo) {
 }
 
 TEST_F(SecondMeasurementTest, AForgottenNodeThatIsBackIsOneOfTheTwo) {
-  ASSERT_TRUE(postgres_->Execute("UPDATE nodes SET last_seen = now() - interval '1 day'").ok());
+  Run("UPDATE nodes SET last_seen = now() - interval '1 day'");
   ASSERT_TRUE(ForgetNode(*postgres_, "node-a").ok());
   const auto back = postgres_->QueryValue<int64_t>(
       "INSERT INTO nodes (name) VALUES ('node-a') RETURNING node_id");
@@ -705,13 +693,12 @@ TEST_F(SecondMeasurementTest, AForgottenNodeThatIsBackIsOneOfTheTwo) {
 TEST_F(FleetStoreTest, ATaskThatFailsOftenIsDeadAndSaysWhy) {
   const int64_t batch = *QueueBatch(*postgres_, *names_, Request({1}));
   // Any agent may write a reason, also in advance.
-  ASSERT_TRUE(postgres_
-                  ->Execute("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
-                            "reason) SELECT task_id, 2, $1, false, 'x' FROM tasks",
-                            {node_})
-                  .ok());
+  Run(
+      absl::StrCat("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
+                   "reason) SELECT task_id, 2, ",
+                   node_, ", false, 'x' FROM tasks"));
   for (int attempt = 0; attempt < kMostFailures; ++attempt) {
-    ASSERT_TRUE(postgres_->Execute("UPDATE tasks SET not_before = '-infinity'").ok());
+    Run("UPDATE tasks SET not_before = '-infinity'");
     const std::vector<FleetTask> tasks = Claim(node_);
     ASSERT_THAT(tasks, SizeIs(1)) << attempt;
     EXPECT_TRUE(*FailTask(*postgres_, tasks[0], "no \"candidate\" ran"));
@@ -785,7 +772,7 @@ TEST_F(FleetStoreTest, ASecondBanOfTheSameRuleIsRefusedWhileTheFirstHolds) {
       PutFleetBan(*postgres_, BanOfPattern("graph:eng1"), std::nullopt).status();
   EXPECT_TRUE(absl::IsAlreadyExists(same)) << same;
   EXPECT_EQ(same.message(), "ban: fleet ban 1 (wrong results) has the same rule");
-  ASSERT_TRUE(postgres_->Execute("UPDATE bans SET expire_time = now()").ok());
+  Run("UPDATE bans SET expire_time = now()");
   EXPECT_TRUE(absl::IsNotFound(EndFleetBan(*postgres_, 1, "bob")));
   EXPECT_EQ(*PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt), 2);
 }
@@ -806,7 +793,7 @@ TEST_F(FleetStoreTest, TwoWhoBanTheSameAtOnceMakeOneBan) {
                         "author, reason) VALUES ('graph:eng1', '', '', 0, 0, 0, 'eve', 'quick')",
                         kWriteBanDigests))
           .ok());
-  ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
+  Run("SET lock_timeout TO 300");
   EXPECT_FALSE(PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt).ok());
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
   EXPECT_TRUE(
@@ -814,13 +801,11 @@ TEST_F(FleetStoreTest, TwoWhoBanTheSameAtOnceMakeOneBan) {
 }
 
 TEST_F(FleetStoreTest, AFleetHasSoManyBansAtMost) {
-  ASSERT_TRUE(postgres_
-                  ->Execute(absl::StrCat(
-                      "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
-                      "author, reason) SELECT 'graph:eng' || n, '', '', 0, 0, 0, 'a', 'r' FROM "
-                      "generate_series(1, ",
-                      kMostFleetBans, ") n", kWriteBanDigests))
-                  .ok());
+  Run(
+      absl::StrCat("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
+                   "author, reason) SELECT 'graph:eng' || n, '', '', 0, 0, 0, 'a', 'r' FROM "
+                   "generate_series(1, ",
+                   kMostFleetBans, ") n", kWriteBanDigests));
   const absl::Status full = PutFleetBan(*postgres_, BanOfPattern("eng0"), std::nullopt).status();
   EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
   ASSERT_TRUE(EndFleetBan(*postgres_, 7, "bob").ok());
@@ -828,13 +813,11 @@ TEST_F(FleetStoreTest, AFleetHasSoManyBansAtMost) {
 }
 
 TEST_F(FleetStoreTest, ARuleThatIsNotKnownIsSaidAndTheOthersAreRead) {
-  ASSERT_TRUE(postgres_
-                  ->Execute(absl::StrCat(
-                      "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
-                      "author, reason) VALUES ('tile:1', '~9', '', 77, 0, 0, 'a', 'r'), "
-                      "('graph:eng1', '', '', 0, 0, 0, 'a', 'r')",
-                      kWriteBanDigests))
-                  .ok());
+  Run(
+      absl::StrCat("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
+                   "author, reason) VALUES ('tile:1', '~9', '', 77, 0, 0, 'a', 'r'), "
+                   "('graph:eng1', '', '', 0, 0, 0, 'a', 'r')",
+                   kWriteBanDigests));
   const auto listed = ListFleetBans(*postgres_);
   ASSERT_THAT(*listed, SizeIs(2));
   for (const char* field : {"ban.candidate: ", "ban.cudnn: ", "ban.operation: "}) {
@@ -915,12 +898,10 @@ TEST_F(FleetStoreTest, ABansTuningsAreReadInPagesBetweenWhichTheTimeStartsAnew) 
   // No statement runs while the tunings that it gave are judged.
   EXPECT_THAT(statements, AllOf(SizeIs(3), Each(StartsWith("idle in transaction since"))));
   // A pin of the second page that cannot be read.
-  ASSERT_TRUE(postgres_
-                  ->Execute("INSERT INTO pins (environment_id, problem_id, candidate, author, "
-                            "reason) SELECT environment_id, problem_id, 'nonsense', 'ann', 'why' "
-                            "FROM pooled JOIN problems USING (problem_id) ORDER BY text COLLATE "
-                            "\"C\" LIMIT 1 OFFSET 300")
-                  .ok());
+  Run("INSERT INTO pins (environment_id, problem_id, candidate, author, "
+      "reason) SELECT environment_id, problem_id, 'nonsense', 'ann', 'why' "
+      "FROM pooled JOIN problems USING (problem_id) ORDER BY text COLLATE "
+      "\"C\" LIMIT 1 OFFSET 300");
   seen.clear();
   EXPECT_FALSE(look().ok());
   EXPECT_THAT(seen, SizeIs(300));
@@ -969,7 +950,7 @@ TEST_F(FleetStoreTest, AReportReadsTheGroupsThatItSelects) {
 
 TEST_F(FleetStoreTest, ANodesTuningsAreAllThatANodeOfItsNameMeasuredItself) {
   Take({Delivery(1, 1), Delivery(2, 2)});
-  ASSERT_TRUE(postgres_->Execute("UPDATE nodes SET last_seen = now() - interval '1 day'").ok());
+  Run("UPDATE nodes SET last_seen = now() - interval '1 day'");
   ASSERT_TRUE(ForgetNode(*postgres_, "node-a").ok());
   node_ = *postgres_->QueryValue<int64_t>(
       "INSERT INTO nodes (name) VALUES ('node-a') RETURNING node_id");
@@ -977,8 +958,7 @@ TEST_F(FleetStoreTest, ANodesTuningsAreAllThatANodeOfItsNameMeasuredItself) {
   std::vector<v1::OutboxRow> relayed = OutboxRows({Delivery(4, 3, 78)});
   relayed[0].set_relayed(true);
   ASSERT_TRUE(Deliver(*postgres_, *names_, node_, relayed).ok());
-  ASSERT_TRUE(
-      postgres_->Execute("INSERT INTO nodes (name) VALUES ('node-b') RETURNING node_id").ok());
+  Run("INSERT INTO nodes (name) VALUES ('node-b') RETURNING node_id");
   const auto nodes = ListMeasuringNodes(*postgres_);
   ASSERT_TRUE(nodes.ok()) << nodes.status();
   ASSERT_THAT(*nodes, SizeIs(1));
@@ -1116,7 +1096,7 @@ TEST_F(FleetStoreTest, AFaultOfTheServerIsNotOneOfWhatItWasAsked) {
     EXPECT_TRUE(absl::IsInternal(raise(stays))) << stays;
   }
   EXPECT_TRUE(postgres_->ok());
-  ASSERT_TRUE(postgres_->Execute("SET default_transaction_read_only = on").ok());
+  Run("SET default_transaction_read_only = on");
   EXPECT_TRUE(absl::IsUnavailable(RegisterNode(*postgres_, "node-b").status()));
 }
 

@@ -236,8 +236,6 @@ void FaultySqlite::Install() {
   sqlite3_vfs_register(&vfs, 1);
 }
 
-int64_t FaultySqlite::calls() { return Global().calls; }
-int64_t FaultySqlite::allocations() { return Global().allocations; }
 bool FaultySqlite::fired() { return Global().fired; }
 
 void FaultySqlite::ArmCall(int64_t n, Failure failure) {

@@ -13,16 +13,11 @@ class FaultySqlite {
  public:
   static void Install();
 
-  // Calls (opens, reads, writes, cuts, syncs, deletions; no locks) and
-  // allocations since the last Arm or Disarm.
-  static int64_t calls();
-  static int64_t allocations();
-
   // Each of these wants no database open.
   // How a call fails: with an I/O error, for want of space (writes alone, the
   // rest go through), or the power goes, for it and for all that follow.
   enum class Failure { kError, kFull, kPower };
-  // The Nth call fails, counted from 1.
+  // The Nth call fails, counted from 1: an open, read, write, cut, sync or deletion, no lock.
   static void ArmCall(int64_t n, Failure failure);
   static void ArmAllocation(int64_t n);
   static void Disarm();

@@ -77,7 +77,7 @@ class StoreCorruptionTest : public StoreTest {
   }
 
   void Write(const Left& left) {
-    for (const std::string& name : folder_.Names()) std::filesystem::remove(folder_.File(name));
+    folder_.Clear();
     WriteWholeFile(DatabasePath(), left.file);
     if (!left.log.empty()) WriteWholeFile(DatabasePath() + "-wal", left.log);
   }
@@ -95,9 +95,7 @@ class StoreCorruptionTest : public StoreTest {
     static_cast<void>(ForEachTuning(
         store,
         [&](const Tuning& tuning) {
-          const std::string& text = tuning.key.problem_text;
-          const int n = std::atoi(text.substr(text.rfind('=') + 1).c_str()) - 100000;
-          EXPECT_EQ(tuning, WithoutSamples(SampleTuning(n))) << text;
+          EXPECT_EQ(tuning, WithoutSamples(SampleTuning(NumberOf(tuning))));
           ++found;
         },
         [](const std::string&) {}));
@@ -155,7 +153,7 @@ class StoreCorruptionTest : public StoreTest {
 TEST_F(StoreCorruptionTest, DamagedFilesNeverLie) {
   const bool is_long = std::getenv("CONVTUNE_TEST_LONG") != nullptr;
   const Left killed = Killed();
-  for (const std::string& name : folder_.Names()) std::filesystem::remove(folder_.File(name));
+  folder_.Clear();
   const Left closed = Closed();
   Run(is_long ? 10'000 : 100, closed, killed);
 }

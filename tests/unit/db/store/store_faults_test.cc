@@ -109,10 +109,7 @@ class StoreFaultTest : public StoreTest {
         store,
         [](const Tuning& tuning) {
           // A read that fails gives nothing, and never something else.
-          const int n =
-              std::stoi(tuning.key.problem_text.substr(tuning.key.problem_text.rfind('=') + 1)) -
-              100000;
-          EXPECT_EQ(tuning.candidates.size(), SampleTuning(n).candidates.size());
+          EXPECT_EQ(tuning.candidates.size(), SampleTuning(NumberOf(tuning)).candidates.size());
         },
         [&](const std::string& text) { corrupt.push_back(text); }));
     static_cast<void>(store.Check());
@@ -124,7 +121,7 @@ class StoreFaultTest : public StoreTest {
   // Three tunings, as an orderly stop leaves them.
   void Start() {
     FaultySqlite::Disarm();
-    for (const std::string& name : folder_.Names()) std::filesystem::remove(folder_.File(name));
+    folder_.Clear();
     WriteWholeFile(DatabasePath(), pristine_);
     known_ = {{1, true}, {2, true}, {3, true}, {4, false}, {5, false}, {6, false}};
     unsure_.clear();
@@ -157,14 +154,10 @@ TEST_F(StoreFaultTest, WhatWasAcknowledgedSurvivesPowerCuts) {
     }
     lost += FaultySqlite::RestorePower(random());
     ExpectAllThere();
-    if (HasFatalFailure() || HasNonfatalFailure()) {
-      FAIL() << "in cycle " << cycle;
-    }
+    if (HasFailure()) FAIL() << "in cycle " << cycle;
     // Older ones were looked at often enough.
     while (known_.size() > 200) known_.erase(known_.begin());
   }
-  RecordProperty("acknowledged", std::to_string(acknowledged));
-  RecordProperty("writes_lost", std::to_string(lost));
   EXPECT_GT(lost, cycles) << "the cuts must cost something that was not synced";
   EXPECT_GT(acknowledged, cycles);
 }
@@ -184,11 +177,10 @@ TEST_P(EveryCall, ThatFailsCostsNoMoreThanItsOwnCall) {
     const bool fired = FaultySqlite::fired();
     FaultySqlite::Disarm();
     ExpectAllThere();
-    if (HasFatalFailure() || HasNonfatalFailure()) FAIL() << "at call " << n;
+    if (HasFailure()) FAIL() << "at call " << n;
     if (!fired) break;
     n += stride;
   } while (n < 100'000);
-  RecordProperty("calls", std::to_string(n - 1));
   EXPECT_GT(n, 20);
   EXPECT_TRUE(unsure_.empty()) << "the last pass was a clean one";
 }
@@ -246,11 +238,10 @@ TEST_F(StoreFaultTest, AnyAllocationThatFailsCostsNoMoreThanItsOwnCall) {
     const bool fired = FaultySqlite::fired();
     FaultySqlite::Disarm();
     ExpectAllThere();
-    if (HasFatalFailure() || HasNonfatalFailure()) FAIL() << "at allocation " << n;
+    if (HasFailure()) FAIL() << "at allocation " << n;
     if (!fired) break;
     ++tried;
   }
-  RecordProperty("allocations", std::to_string(n));
   EXPECT_GT(tried, 10);
   EXPECT_TRUE(unsure_.empty()) << "the last pass was a clean one";
 }
@@ -294,7 +285,6 @@ TEST_P(AMigration, ThatIsCutShortIsDoneByTheNextStart) {
     ASSERT_THAT(store->Check()->findings(), ElementsAre()) << "at call " << n;
     ASSERT_TRUE(store->Close().ok());
   }
-  RecordProperty("calls", std::to_string(n - stride - 1));
   EXPECT_GT(n, 10);
 }
 

@@ -147,14 +147,6 @@ TEST_F(PublisherTest, APinIsOfferedFirstAtOnceAndUnpinningEndsIt) {
   EXPECT_TRUE(Eventually([&] { return Served(1) == before; }));
 }
 
-TEST_F(PublisherTest, ADeletedTuningIsServedNoMore) {
-  Start("");
-  Tune({Problem(1)});
-  WaitForChoice(1);
-  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(1)}, /*only_from_fleet=*/false).ok());
-  EXPECT_TRUE(Eventually([&] { return Served(1).empty(); }));
-}
-
 TEST_F(PublisherTest, PromoteAndRollBackAreInTheSnapshotWhenTheyReturn) {
   Start("");
   Send(PlanOf(Text(1), kH200, 77));

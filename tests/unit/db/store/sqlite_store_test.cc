@@ -1,9 +1,7 @@
 #include "db/store/sqlite_store.h"
 
-#include <signal.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -139,52 +137,6 @@ TEST_F(SqliteStoreTest, ChecksInTheMiddleOfALargeLog) {
   }
   EXPECT_LT(store->SizeBytes(), int64_t{16} << 20);
   EXPECT_THAT(store->Check()->findings(), ElementsAre());
-}
-
-// Writes in a child process until it is killed; returns what it acknowledged.
-int PutUntilKilled(const SqliteStore::Options& options, int acknowledged_before_kill) {
-  int ends[2];
-  EXPECT_EQ(pipe(ends), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    auto store = SqliteStore::Open(options);
-    for (int n = 0; store.ok(); ++n) {
-      if (!(*store)->PutTuning(SampleTuning(n), SampleEnvironment()).ok() ||
-          write(ends[1], "+", 1) != 1) {
-        break;
-      }
-    }
-    _exit(1);
-  }
-  close(ends[1]);
-  int acknowledged = 0;
-  char byte = 0;
-  while (acknowledged < acknowledged_before_kill && read(ends[0], &byte, 1) == 1) {
-    ++acknowledged;
-  }
-  kill(child, SIGKILL);
-  while (read(ends[0], &byte, 1) == 1) {
-    ++acknowledged;
-  }
-  close(ends[0]);
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-  return acknowledged;
-}
-
-TEST_F(SqliteStoreTest, WhatWasAcknowledgedIsThereAfterAKill) {
-  const int acknowledged = PutUntilKilled(Options(), 100);
-  ASSERT_GE(acknowledged, 100);
-  auto store = Open();
-  ASSERT_NE(store, nullptr);
-  for (int n = 0; n < acknowledged; ++n) {
-    const auto tuning = store->GetTuning(SampleTuning(n).key);
-    ASSERT_TRUE(tuning.ok()) << n << " of " << acknowledged << ": " << tuning.status();
-    EXPECT_EQ(*tuning, SampleTuning(n));
-  }
-  EXPECT_THAT(store->Check()->findings(), ElementsAre());
-  EXPECT_THAT(notices_, ElementsAre());
 }
 
 }  // namespace

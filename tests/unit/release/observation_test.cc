@@ -72,38 +72,25 @@ TEST(Observation, LegacyResultsAreRankedByTheirTimes) {
 }
 
 TEST(Observation, EveryKindOfNonsenseIsRefusedByName) {
-  auto miss = MissOf(kProblem, kH200);
-  miss.reason = 99;
-  ExpectRefused(miss, "reason");
-  auto plan = PlanOf(kProblem, kH200, 34);
-  plan.engine_index = -1;
-  ExpectRefused(plan, "engine_index");
-  plan = PlanOf(kProblem, kH200, 34);
-  plan.knobs[1].type = plan.knobs[0].type;
-  ExpectRefused(plan, "knobs");
-  plan = PlanOf(kProblem, kH200, 34);
-  plan.knobs[0].type = -1;
-  ExpectRefused(plan, "knobs");
-  for (uint32_t* notes : {&plan.numerical_notes, &plan.behavior_notes}) {
-    plan = PlanOf(kProblem, kH200, 34);
-    *notes = 1;
-    ExpectRefused(plan, "notes");
-  }
-  plan = PlanOf(kProblem, kH200, 34);
-  plan.workspace_bytes = -5;
-  ExpectRefused(plan, "workspace_bytes");
-  plan = PlanOf(kProblem, kH200, 34);
-  plan.header.problem.groups = 7;
-  ExpectRefused(plan, "groups");
-  auto legacy = LegacyOf(kProblem, kH200);
+  const auto refused = [](auto datagram, const std::string& words, auto change) {
+    change(datagram);
+    ExpectRefused(datagram, words);
+  };
+  refused(MissOf(kProblem, kH200), "reason", [](auto& miss) { miss.reason = 99; });
+  const auto plan = PlanOf(kProblem, kH200, 34);
+  refused(plan, "engine_index", [](auto& p) { p.engine_index = -1; });
+  refused(plan, "knobs", [](auto& p) { p.knobs[1].type = p.knobs[0].type; });
+  refused(plan, "knobs", [](auto& p) { p.knobs[0].type = -1; });
+  refused(plan, "notes", [](auto& p) { p.numerical_notes = 1; });
+  refused(plan, "notes", [](auto& p) { p.behavior_notes = 1; });
+  refused(plan, "workspace_bytes", [](auto& p) { p.workspace_bytes = -5; });
+  refused(plan, "groups", [](auto& p) { p.header.problem.groups = 7; });
+  const auto legacy = LegacyOf(kProblem, kH200);
   for (const float time : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN(),
                            std::numeric_limits<float>::infinity()}) {
-    legacy.results[1].time_us = time;
-    ExpectRefused(legacy, "time_us");
+    refused(legacy, "time_us", [time](auto& l) { l.results[1].time_us = time; });
   }
-  legacy = LegacyOf(kProblem, kH200);
-  legacy.header.version = 2;
-  ExpectRefused(legacy, "another version");
+  refused(legacy, "another version", [](auto& l) { l.header.version = 2; });
   const std::string noise(300, 'x');
   EXPECT_FALSE(ReadReport(noise.data(), noise.size(), kNow).ok());
   EXPECT_FALSE(ReadReport(noise.data(), 0, kNow).ok());

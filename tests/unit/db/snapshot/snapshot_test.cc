@@ -11,6 +11,7 @@
 #include "db/snapshot/key_convert.h"
 #include "db/snapshot/snapshot_writer.h"
 #include "tests/unit/db/test_folder.h"
+#include "tests/unit/release/datagrams.h"
 
 namespace convtune::snapshot {
 namespace {
@@ -60,6 +61,13 @@ struct Opened {
   SnapshotView view;
   SnapshotError error;
 };
+
+// The bytes of a snapshot with one choice.
+std::string OneChoice() {
+  SnapshotWriter writer({});
+  EXPECT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 1)).ok());
+  return writer.Serialize();
+}
 
 TEST(Snapshot, FindsEveryChoiceAndNothingElse) {
   SnapshotWriter writer({.release = 7});
@@ -153,9 +161,7 @@ TEST(Snapshot, AnEmptyOneIsValid) {
 }
 
 TEST(Snapshot, EveryDamagedByteAndEveryCutIsNoticed) {
-  SnapshotWriter writer({});
-  ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 1)).ok());
-  const std::string bytes = writer.Serialize();
+  const std::string bytes = OneChoice();
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
@@ -174,9 +180,7 @@ std::string Resealed(std::string bytes) {
 }
 
 TEST(Snapshot, ImpossibleOffsetsAreNoticedBehindValidChecksums) {
-  SnapshotWriter writer({});
-  ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(1), 1)).ok());
-  const std::string bytes = writer.Serialize();
+  const std::string bytes = OneChoice();
   ASSERT_EQ(Opened(Resealed(bytes)).error, SnapshotError::kNone);
   const auto error = [&](auto change) {
     std::string bad = bytes;
@@ -238,30 +242,19 @@ TEST(IsNeutral, AllowsLessAndNothingElse) {
 }
 
 TEST(Datagram, KindNeedsSizeVersionAndCounts) {
-  MissDatagram miss = {};
-  memcpy(miss.header.magic, kDatagramMagic, sizeof kDatagramMagic);
-  miss.header.version = kDatagramVersion;
-  miss.header.kind = static_cast<uint16_t>(DatagramKind::kMiss);
-  miss.header.bytes = sizeof miss;
-  miss.count = 1;
+  const std::string problem = Numbered(1).ToText(), environment = H200().ToText();
+  MissDatagram miss = release::MissOf(problem, environment);
   EXPECT_EQ(ReadDatagramKind(&miss, sizeof miss), 1);
   EXPECT_EQ(ReadDatagramKind(&miss, sizeof miss - 1), 0);
   EXPECT_EQ(ReadDatagramKind(&miss, 3), 0);
   miss.count = 0;
   EXPECT_EQ(ReadDatagramKind(&miss, sizeof miss), 0);
-  ObservedPlanDatagram plan = {};
-  plan.header = miss.header;
-  plan.header.kind = static_cast<uint16_t>(DatagramKind::kObservedPlan);
-  plan.header.bytes = sizeof plan;
+  ObservedPlanDatagram plan = release::PlanOf(problem, environment, 34);
   plan.knob_count = kMaxDatagramKnobs;
   EXPECT_EQ(ReadDatagramKind(&plan, sizeof plan), 2);
   plan.knob_count = kMaxDatagramKnobs + 1;
   EXPECT_EQ(ReadDatagramKind(&plan, sizeof plan), 0);
-  ObservedLegacyDatagram legacy = {};
-  legacy.header = plan.header;
-  legacy.header.kind = static_cast<uint16_t>(DatagramKind::kObservedLegacy);
-  legacy.header.bytes = sizeof legacy;
-  legacy.result_count = 1;
+  ObservedLegacyDatagram legacy = release::LegacyOf(problem, environment);
   EXPECT_EQ(ReadDatagramKind(&legacy, sizeof legacy), 3);
   legacy.header.version = 2;
   EXPECT_EQ(ReadDatagramKind(&legacy, sizeof legacy), 0);

@@ -42,21 +42,6 @@ TEST(RowChecksumTest, NegativeZeroEncodesAsItReadsBack) {
   EXPECT_EQ(ChecksumOf("'t', -0.0"), ChecksumOf("'t', 0.0"));
 }
 
-TEST(TableTest, WritesItsSql) {
-  const Table table("t", "a", {"a", "b"});
-  EXPECT_EQ(table.insert,
-            "INSERT INTO t (a, b, checksum) VALUES (?1, ?2, row_checksum('t', ?1, ?2))");
-  EXPECT_EQ(table.put,
-            "INSERT INTO t (a, b, checksum) VALUES (?1, ?2, row_checksum('t', ?1, ?2)) ON CONFLICT "
-            "(a) DO UPDATE SET "
-            "b = excluded.b, checksum = excluded.checksum");
-  EXPECT_EQ(Table("t", "a, b", {"a", "b"}).put,
-            "INSERT INTO t (a, b, checksum) VALUES (?1, ?2, row_checksum('t', ?1, ?2)) ON CONFLICT "
-            "(a, b) DO UPDATE SET "
-            "checksum = excluded.checksum");
-  EXPECT_EQ(table.list, "t.a, t.b, t.checksum IS row_checksum('t', t.a, t.b)");
-}
-
 // A field of every kind.
 struct OddRow {
   static constexpr std::string_view kTable = "odd";

@@ -105,19 +105,6 @@ TEST(ProblemMessageTest, AnUnspecifiedOperationIsRefused) {
   EXPECT_THAT(violation.rule, HasSubstr("required"));
 }
 
-TEST(ProblemMessageTest, NegativeScalarsAreRefused) {
-  v1::ConvProblem proto = Valid();
-  proto.set_groups(-1);
-  proto.set_alignment_bytes(-16);
-  proto.set_sm_count_target(-1);
-  std::vector<Violation> violations;
-  EXPECT_FALSE(ConvProblem::Create(proto, &violations));
-  const std::string all = ToString(violations);
-  EXPECT_THAT(all, HasSubstr("groups: must be from 1"));
-  EXPECT_THAT(all, HasSubstr("alignment_bytes: must be a power of two"));
-  EXPECT_THAT(all, HasSubstr("sm_count_target: must be from 0 to 1024"));
-}
-
 TEST(ProblemMessageTest, ASpecIsReadInEitherForm) {
   v1::ProblemSpec by_text;
   by_text.set_text("fwd,x=8x16x9x9,w=32x16x3x3");

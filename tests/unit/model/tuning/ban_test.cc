@@ -93,9 +93,8 @@ TEST(CandidatePatternTest, AnErrorHasTheRuleAnExampleAndWhatIsWrong) {
 }
 
 TEST(CandidatePatternTest, MalformedTextsAreRefused) {
-  for (const char* text :
-       {"", "*", "eng-1", "eng47,", "eng47,k2=x", "legacy:", "legacy:algo1,math2,math3",
-        "legacy:eng47", "eng47 ", "eng4*"}) {
+  for (const char* text : {"", "*", "eng-1", "eng47,", "eng47,k2=x", "legacy:",
+                           "legacy:algo1,math2,math3", "legacy:eng47", "eng47 ", "eng4*"}) {
     EXPECT_FALSE(CandidatePattern::Parse(text).ok()) << text;
   }
 }

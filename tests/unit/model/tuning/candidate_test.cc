@@ -76,14 +76,21 @@ TEST(CandidateTest, LegacyAlgorithmsHaveCudnnsNames) {
 }
 
 TEST(CandidateTest, QuartilesAreInterpolated) {
-  Candidate candidate;
-  candidate.samples_ns = {4000, 1000, 3000, 2000};
-  SummarizeSamples(&candidate);
-  EXPECT_DOUBLE_EQ(candidate.q1_us, 1.75);
-  EXPECT_DOUBLE_EQ(candidate.median_us, 2.5);
-  EXPECT_DOUBLE_EQ(candidate.q3_us, 3.25);
-  EXPECT_EQ(candidate.sample_count, 4);
-  EXPECT_EQ(candidate.samples_ns, (std::vector<int64_t>{4000, 1000, 3000, 2000}));
+  const struct {
+    std::vector<int64_t> samples_ns;
+    double q1_us, median_us, q3_us;
+  } kCases[] = {{{4000, 1000, 3000, 2000}, 1.75, 2.5, 3.25}, {{7000}, 7, 7, 7}, {{}, 0, 0, 0}};
+  for (const auto& c : kCases) {
+    Candidate candidate;
+    candidate.samples_ns = c.samples_ns;
+    candidate.median_us = 3;
+    SummarizeSamples(&candidate);
+    EXPECT_DOUBLE_EQ(candidate.q1_us, c.q1_us);
+    EXPECT_DOUBLE_EQ(candidate.median_us, c.median_us);
+    EXPECT_DOUBLE_EQ(candidate.q3_us, c.q3_us);
+    EXPECT_EQ(candidate.sample_count, std::ssize(c.samples_ns));
+    EXPECT_EQ(candidate.samples_ns, c.samples_ns);
+  }
 }
 
 TEST(CandidateTest, SamplesAreWholeNanoseconds) {
@@ -93,23 +100,6 @@ TEST(CandidateTest, SamplesAreWholeNanoseconds) {
   EXPECT_EQ(SampleNs(-1), 0);
   EXPECT_EQ(SampleNs(std::numeric_limits<double>::quiet_NaN()), 0);
   EXPECT_EQ(SampleNs(std::numeric_limits<double>::infinity()), 1'000'000'000'000'000'000);
-}
-
-TEST(CandidateTest, OneSampleIsAllQuartiles) {
-  Candidate candidate;
-  candidate.samples_ns = {7000};
-  SummarizeSamples(&candidate);
-  EXPECT_DOUBLE_EQ(candidate.q1_us, 7);
-  EXPECT_DOUBLE_EQ(candidate.median_us, 7);
-  EXPECT_DOUBLE_EQ(candidate.q3_us, 7);
-}
-
-TEST(CandidateTest, WithoutSamplesTheSummaryIsZero) {
-  Candidate candidate;
-  candidate.median_us = 3;
-  SummarizeSamples(&candidate);
-  EXPECT_EQ(candidate.median_us, 0);
-  EXPECT_EQ(candidate.sample_count, 0);
 }
 
 Candidate Listed(CandidateId id, int rank, CandidateStatus status = CandidateStatus::kTimed) {

@@ -21,6 +21,9 @@ class LayeredTuningsTest : public ::testing::Test {
     layers_.push_back(*std::move(layer));
   }
 
+  void Put(const Tuning& tuning) {
+    ASSERT_TRUE(memory_.PutTuning(tuning, SampleEnvironment()).ok());
+  }
   LayeredTunings Store() { return {&memory_, layers_}; }
 
   TestFolder folder_;
@@ -42,8 +45,8 @@ TEST_F(LayeredTuningsTest, EvidenceDecidesAndNotPlace) {
   worse.evidence = Evidence::kIncomplete;
   Tuning better = bundle::ValidTuning(2);
   better.tune_time += absl::Seconds(1);
-  ASSERT_TRUE(memory_.PutTuning(worse, SampleEnvironment()).ok());
-  ASSERT_TRUE(memory_.PutTuning(better, SampleEnvironment()).ok());
+  Put(worse);
+  Put(better);
   EXPECT_EQ(*Store().GetTuning(worse.key), bundle::Imported(bundle::ValidTuning(1)));
   EXPECT_EQ(*Store().GetTuning(better.key), better);
   const std::vector<Tuning> all = AllTunings(Store());
@@ -54,16 +57,14 @@ TEST_F(LayeredTuningsTest, EvidenceDecidesAndNotPlace) {
 
 TEST_F(LayeredTuningsTest, BetweenEqualsTheStoresOwnStays) {
   AddLayer(bundle::SampleTunings(1));
-  ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(1), SampleEnvironment()).ok());
+  Put(bundle::ValidTuning(1));
   EXPECT_EQ(Store().GetTuning(bundle::ValidTuning(1).key)->origin, Origin::kLocal);
 }
 
 TEST_F(LayeredTuningsTest, ForEachVisitsEachKeyOfStoreAndLayersOnce) {
   AddLayer({bundle::ValidTuning(1), bundle::ValidTuning(4), bundle::ValidTuning(6)});
   AddLayer({bundle::ValidTuning(2), bundle::ValidTuning(4), bundle::ValidTuning(7)});
-  for (const int n : {3, 5, 6, 7}) {
-    ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(n), SampleEnvironment()).ok());
-  }
+  for (const int n : {3, 5, 6, 7}) Put(bundle::ValidTuning(n));
   std::vector<std::string> keys, expected;
   for (const Tuning& tuning : AllTunings(Store())) keys.push_back(tuning.key.problem_text);
   for (int n = 1; n <= 7; ++n) expected.push_back(bundle::ValidTuning(n).key.problem_text);
@@ -72,7 +73,7 @@ TEST_F(LayeredTuningsTest, ForEachVisitsEachKeyOfStoreAndLayersOnce) {
 
 TEST_F(LayeredTuningsTest, DeletingLeavesWhatALayerHas) {
   AddLayer(bundle::SampleTunings(1));
-  ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(1), SampleEnvironment()).ok());
+  Put(bundle::ValidTuning(1));
   EXPECT_EQ(*memory_.DeleteTunings({bundle::ValidTuning(1).key}), 1);
   EXPECT_EQ(Store().GetTuning(bundle::ValidTuning(1).key)->origin, Origin::kImported);
 }
@@ -80,7 +81,7 @@ TEST_F(LayeredTuningsTest, DeletingLeavesWhatALayerHas) {
 TEST_F(LayeredTuningsTest, ListsTheEnvironmentsOfBoth) {
   AddLayer(bundle::SampleTunings(1));
   EXPECT_EQ(*Store().ListEnvironments(), std::vector<Environment>{SampleEnvironment()});
-  ASSERT_TRUE(memory_.PutTuning(bundle::ValidTuning(2), SampleEnvironment()).ok());
+  Put(bundle::ValidTuning(2));
   EXPECT_EQ(Store().ListEnvironments()->size(), 1U);
 }
 

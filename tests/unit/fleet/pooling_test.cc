@@ -36,6 +36,13 @@ db::fleet::NodeEvidence Says(int64_t node, std::vector<Candidate> candidates) {
   return evidence;
 }
 
+// What so many nodes say alike.
+std::vector<db::fleet::NodeEvidence> AllSay(int nodes, const std::vector<Candidate>& candidates) {
+  std::vector<db::fleet::NodeEvidence> evidence;
+  for (int node = 0; node < nodes; ++node) evidence.push_back(Says(node, candidates));
+  return evidence;
+}
+
 std::vector<int64_t> Engines(const db::fleet::PooledTuning& pooled) {
   std::vector<int64_t> engines;
   for (const Candidate& candidate : pooled.tuning.candidates) {
@@ -55,21 +62,15 @@ TEST(PoolingTest, OneNodesEvidenceStaysAsItIs) {
 }
 
 TEST(PoolingTest, ASlowNodeDoesNotMoveTheTimes) {
-  std::vector<db::fleet::NodeEvidence> evidence;
-  for (int node = 0; node < 5; ++node) {
-    const double speed = node == 4 ? 3 : 1;  // three times as slow
-    evidence.push_back(Says(node, {Timed(2, 10 * speed), Timed(1, 12 * speed)}));
-  }
+  std::vector<db::fleet::NodeEvidence> evidence = AllSay(4, {Timed(2, 10), Timed(1, 12)});
+  evidence.push_back(Says(4, {Timed(2, 30), Timed(1, 36)}));  // three times as slow
   const db::fleet::PooledTuning pooled = PoolEvidence(evidence);
   EXPECT_THAT(pooled.tuning.candidates[0].median_us, DoubleNear(10, 1e-9));
   EXPECT_THAT(pooled.tuning.candidates[1].median_us, DoubleNear(12, 1e-9));
 }
 
 TEST(PoolingTest, ACandidateThatOnlySlowNodesTimedIsNotTakenForSlow) {
-  std::vector<db::fleet::NodeEvidence> evidence;
-  for (int node = 0; node < 4; ++node) {
-    evidence.push_back(Says(node, {Timed(2, 10), Timed(1, 12)}));
-  }
+  std::vector<db::fleet::NodeEvidence> evidence = AllSay(4, {Timed(2, 10), Timed(1, 12)});
   // Twice as slow, and the only ones that tried engine 3, which is the fastest.
   for (int node = 4; node < 7; ++node) {
     evidence.push_back(Says(node, {Timed(3, 18), Timed(2, 20), Timed(1, 24)}));
@@ -91,11 +92,7 @@ TEST(PoolingTest, OneNodeThatIsWrongDoesNotDecide) {
 
 TEST(PoolingTest, TheStockChoiceStaysWithinNoise) {
   // Engine 0 is the stock choice; engine 5 is faster by less than the nodes differ.
-  std::vector<db::fleet::NodeEvidence> evidence;
-  for (int node = 0; node < 5; ++node) {
-    evidence.push_back(Says(node, {Timed(5, 9.95, 0.05), Timed(0, 10, 0.05)}));
-  }
-  EXPECT_EQ(Engines(PoolEvidence(evidence))[0], 0);
+  EXPECT_EQ(Engines(PoolEvidence(AllSay(5, {Timed(5, 9.95, 0.05), Timed(0, 10, 0.05)})))[0], 0);
 }
 
 TEST(PoolingTest, OnlyTheBestEvidenceCounts) {

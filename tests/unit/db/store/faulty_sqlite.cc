@@ -2,14 +2,11 @@
 
 #include <sqlite3.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <new>
 #include <random>
 #include <vector>
 
@@ -28,6 +25,12 @@ struct Disk {
   std::vector<PendingWrite> pending;
 };
 
+struct OpenFile {
+  const sqlite3_io_methods* real;
+  sqlite3_io_methods faulty;  // the real ones but for those that may fail
+  const char* path;           // SQLite keeps it while the file is open; null: temporary
+};
+
 struct State {
   int64_t calls = 0;
   int64_t allocations = 0;
@@ -37,6 +40,7 @@ struct State {
   bool fired = false;
   bool dark = false;  // the power is off
   std::map<std::string, Disk> disks;
+  std::map<sqlite3_file*, OpenFile> files;
   sqlite3_vfs* real = nullptr;
   sqlite3_mem_methods memory{};
 };
@@ -45,14 +49,6 @@ State& Global() {
   static auto* const state = new State;
   return *state;
 }
-
-struct File {
-  sqlite3_file base;
-  const char* path;  // SQLite keeps it while the file is open; null: temporary
-  sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }
-};
-
-File* Of(sqlite3_file* file) { return reinterpret_cast<File*>(file); }
 
 // SQLITE_OK: go on. `error` is what the kind of call gives for an I/O error.
 int Enter(int error, bool writes) {
@@ -73,10 +69,13 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Disk* DiskOf(File* file) {
-  if (file->path == nullptr) return nullptr;
-  const auto [it, is_new] = Global().disks.try_emplace(file->path);
-  if (is_new) it->second.durable = ReadAll(file->path);
+const sqlite3_io_methods& Real(sqlite3_file* file) { return *Global().files.at(file).real; }
+
+Disk* DiskOf(sqlite3_file* file) {
+  const char* const path = Global().files.at(file).path;
+  if (path == nullptr) return nullptr;
+  const auto [it, is_new] = Global().disks.try_emplace(path);
+  if (is_new) it->second.durable = ReadAll(path);
   return &it->second;
 }
 
@@ -90,97 +89,64 @@ void Apply(const PendingWrite& write, std::string* content) {
   content->replace(static_cast<size_t>(write.offset), write.data.size(), write.data);
 }
 
-int Close(sqlite3_file* file) { return Of(file)->real()->pMethods->xClose(Of(file)->real()); }
+int Close(sqlite3_file* file) {
+  file->pMethods = &Real(file);
+  Global().files.erase(file);
+  return file->pMethods->xClose(file);
+}
 
 int Read(sqlite3_file* file, void* data, int size, sqlite3_int64 offset) {
   if (const int rc = Enter(SQLITE_IOERR_READ, false); rc != SQLITE_OK) return rc;
-  return Of(file)->real()->pMethods->xRead(Of(file)->real(), data, size, offset);
+  return Real(file).xRead(file, data, size, offset);
 }
 
 int Write(sqlite3_file* file, const void* data, int size, sqlite3_int64 offset) {
   if (const int rc = Enter(SQLITE_IOERR_WRITE, true); rc != SQLITE_OK) return rc;
-  if (Disk* disk = DiskOf(Of(file)); disk != nullptr) {
+  if (Disk* disk = DiskOf(file); disk != nullptr) {
     disk->pending.push_back(
         {offset, std::string(static_cast<const char*>(data), static_cast<size_t>(size))});
   }
-  return Of(file)->real()->pMethods->xWrite(Of(file)->real(), data, size, offset);
+  return Real(file).xWrite(file, data, size, offset);
 }
 
 int Truncate(sqlite3_file* file, sqlite3_int64 size) {
   if (const int rc = Enter(SQLITE_IOERR_TRUNCATE, false); rc != SQLITE_OK) return rc;
-  if (Disk* disk = DiskOf(Of(file)); disk != nullptr) disk->pending.push_back({0, "", size});
-  return Of(file)->real()->pMethods->xTruncate(Of(file)->real(), size);
+  if (Disk* disk = DiskOf(file); disk != nullptr) disk->pending.push_back({0, "", size});
+  return Real(file).xTruncate(file, size);
 }
 
-int Sync(sqlite3_file* file, int flags) {
+// The disk is a pretended one: there is nothing to wait for.
+int Sync(sqlite3_file* file, int) {
   if (const int rc = Enter(SQLITE_IOERR_FSYNC, false); rc != SQLITE_OK) return rc;
   // To see the tests fail: as if the store did not sync.
   static const bool without_sync = std::getenv("CONVTUNE_TEST_WITHOUT_SYNC") != nullptr;
-  if (Disk* disk = DiskOf(Of(file)); disk != nullptr && !without_sync) {
+  if (Disk* disk = DiskOf(file); disk != nullptr && !without_sync) {
     for (const PendingWrite& write : disk->pending) Apply(write, &disk->durable);
     disk->pending.clear();
   }
-  // The disk is a pretended one: there is nothing to wait for.
-  (void)flags;
   return SQLITE_OK;
 }
 
-int FileSize(sqlite3_file* file, sqlite3_int64* size) {
-  return Of(file)->real()->pMethods->xFileSize(Of(file)->real(), size);
-}
-int Lock(sqlite3_file* file, int level) {
-  return Of(file)->real()->pMethods->xLock(Of(file)->real(), level);
-}
-int Unlock(sqlite3_file* file, int level) {
-  return Of(file)->real()->pMethods->xUnlock(Of(file)->real(), level);
-}
-int CheckReservedLock(sqlite3_file* file, int* out) {
-  return Of(file)->real()->pMethods->xCheckReservedLock(Of(file)->real(), out);
-}
-int FileControl(sqlite3_file* file, int op, void* argument) {
-  return Of(file)->real()->pMethods->xFileControl(Of(file)->real(), op, argument);
-}
-int SectorSize(sqlite3_file* file) {
-  return Of(file)->real()->pMethods->xSectorSize(Of(file)->real());
-}
 int DeviceCharacteristics(sqlite3_file*) { return 0; }
-int ShmMap(sqlite3_file* file, int page, int size, int extend, void volatile** out) {
-  return Of(file)->real()->pMethods->xShmMap(Of(file)->real(), page, size, extend, out);
-}
-int ShmLock(sqlite3_file* file, int offset, int n, int flags) {
-  return Of(file)->real()->pMethods->xShmLock(Of(file)->real(), offset, n, flags);
-}
-void ShmBarrier(sqlite3_file* file) { Of(file)->real()->pMethods->xShmBarrier(Of(file)->real()); }
-int ShmUnmap(sqlite3_file* file, int remove) {
-  return Of(file)->real()->pMethods->xShmUnmap(Of(file)->real(), remove);
-}
-
-constexpr sqlite3_io_methods kMethods = {2,
-                                         Close,
-                                         Read,
-                                         Write,
-                                         Truncate,
-                                         Sync,
-                                         FileSize,
-                                         Lock,
-                                         Unlock,
-                                         CheckReservedLock,
-                                         FileControl,
-                                         SectorSize,
-                                         DeviceCharacteristics,
-                                         ShmMap,
-                                         ShmLock,
-                                         ShmBarrier,
-                                         ShmUnmap,
-                                         nullptr,
-                                         nullptr};
 
 int Open(sqlite3_vfs*, const char* path, sqlite3_file* file, int flags, int* out_flags) {
-  File* const made = new (file) File{{nullptr}, path};
+  file->pMethods = nullptr;
   if (const int rc = Enter(SQLITE_CANTOPEN, false); rc != SQLITE_OK) return rc;
-  const int rc = Global().real->xOpen(Global().real, path, made->real(), flags, out_flags);
-  if (made->real()->pMethods != nullptr) made->base.pMethods = &kMethods;
-  if (rc == SQLITE_OK) DiskOf(made);
+  const int rc = Global().real->xOpen(Global().real, path, file, flags, out_flags);
+  if (file->pMethods == nullptr) return rc;
+  OpenFile& open =
+      Global()
+          .files.insert_or_assign(file, OpenFile{file->pMethods, *file->pMethods, path})
+          .first->second;
+  open.faulty.iVersion = 2;  // without memory maps
+  open.faulty.xClose = Close;
+  open.faulty.xRead = Read;
+  open.faulty.xWrite = Write;
+  open.faulty.xTruncate = Truncate;
+  open.faulty.xSync = Sync;
+  open.faulty.xDeviceCharacteristics = DeviceCharacteristics;
+  file->pMethods = &open.faulty;
+  if (rc == SQLITE_OK) DiskOf(file);
   return rc;
 }
 
@@ -230,7 +196,6 @@ void FaultySqlite::Install() {
   static sqlite3_vfs vfs;
   vfs = *state.real;
   vfs.zName = "faulty";
-  vfs.szOsFile = static_cast<int>(sizeof(File)) + state.real->szOsFile;
   vfs.xOpen = Open;
   vfs.xDelete = Delete;
   sqlite3_vfs_register(&vfs, 1);

@@ -124,6 +124,14 @@ TEST_F(DatabaseFileTest, ADatabaseOfSchemaVersionOneHasTheSchemaOfANewOne) {
   EXPECT_EQ(Schema(DatabasePath()), Schema(folder_.File("fresh/convtune.db")));
 }
 
+TEST(AllMigrationsTest, TheListHasNoGap) {
+  int expected = 1;
+  for (const Migration& migration : AllMigrations()) {
+    EXPECT_EQ(migration.version, expected++) << migration.name;
+  }
+  EXPECT_GT(expected, 1);
+}
+
 TEST_F(DatabaseFileTest, ASecondVersionIsMadeOfTheFirstWithItsRows) {
   Fill(2);
   const std::vector<Migration> migrations = store::WithASecondVersion();

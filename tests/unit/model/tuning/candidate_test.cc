@@ -5,29 +5,25 @@
 #include <limits>
 
 #include "proto/model/tuning/note_rules.h"
+
 namespace convtune {
 namespace {
 
-TEST(CandidateTest, TextOfAnEngineConfigIsReadBack) {
-  const CandidateId id = EngineConfig{34, {{2, 5}, {3, 0}, {17, -1}}};
-  EXPECT_EQ(ToText(id), "graph:eng34,k2=5,k3=0,k17=-1");
-  EXPECT_EQ(*ParseCandidateId(ToText(id)), id);
-  EXPECT_EQ(ApiOf(id), Api::kGraph);
-}
-
-TEST(CandidateTest, TextOfALegacyAlgorithmIsReadBack) {
-  const CandidateId id = LegacyAlgorithm{1, 2};
-  EXPECT_EQ(ToText(id), "legacy:algo1,math2");
-  EXPECT_EQ(*ParseCandidateId(ToText(id)), id);
-  EXPECT_EQ(ApiOf(id), Api::kLegacy);
+TEST(CandidateTest, TextsAreReadBack) {
+  const std::pair<CandidateId, const char*> kCases[] = {
+      {EngineConfig{34, {{2, 5}, {3, 0}, {17, -1}}}, "graph:eng34,k2=5,k3=0,k17=-1"},
+      {EngineConfig{7, {}}, "graph:eng7"},
+      {LegacyAlgorithm{1, 2}, "legacy:algo1,math2"}};
+  for (const auto& [id, text] : kCases) {
+    EXPECT_EQ(ToText(id), text);
+    EXPECT_EQ(*ParseCandidateId(text), id) << text;
+  }
+  EXPECT_EQ(ApiOf(kCases[0].first), Api::kGraph);
+  EXPECT_EQ(ApiOf(kCases[2].first), Api::kLegacy);
 }
 
 TEST(CandidateTest, KnobsComeInAnyOrder) {
   EXPECT_EQ(ToText(*ParseCandidateId("graph:eng0,k9=1,k2=5")), "graph:eng0,k2=5,k9=1");
-}
-
-TEST(CandidateTest, AnEngineNeedsNoKnobs) {
-  EXPECT_EQ(ToText(*ParseCandidateId("graph:eng7")), "graph:eng7");
 }
 
 TEST(CandidateTest, MalformedTextsAreRefusedByField) {

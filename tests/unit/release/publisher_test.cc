@@ -43,12 +43,12 @@ class PublisherTest : public tuner::TunerTest {
   }
   std::vector<std::string> Served(int n) { return Snapshot().Candidates(Text(n), kH200); }
   // Waits until problem n is served; its candidates.
-  std::vector<std::string> WaitForChoice(int n) {
+  std::vector<std::string> WaitForChoice(int n, const std::string& environment = kH200) {
     EXPECT_TRUE(Eventually([&] {
       SnapshotReader reader;
-      return reader.Read(File()) && reader.Find(Text(n), kH200) != nullptr;
+      return reader.Read(File()) && reader.Find(Text(n), environment) != nullptr;
     }));
-    return Served(n);
+    return Snapshot().Candidates(Text(n), environment);
   }
   std::string WinnerOf(int n, Api api = Api::kGraph) {
     lookup::LookupRequest request = Request({Problem(n)}, jobs::OnMiss::kNone);
@@ -351,10 +351,7 @@ TEST_F(PublisherTest, AnEnvironmentThatOnlyProgramsKnowIsLearnedAndServed) {
   Start("");
   const std::string other = "nvidia-l4,cc=8.9,sms=58,cudnn=9.19.0,lib=full";
   Send(PlanOf(Text(1), other, 77));
-  EXPECT_TRUE(Eventually([&] {
-    SnapshotReader reader;
-    return reader.Read(File()) && reader.Find(Text(1), other) != nullptr;
-  }));
+  WaitForChoice(1, other);
   EXPECT_TRUE(tuner_->ResolveEnvironment("nvidia-l4", {}).ok());
 }
 

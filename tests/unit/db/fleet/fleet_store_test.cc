@@ -73,6 +73,14 @@ FleetPin PinOf(const TuningKey& key, const std::string& candidate) {
   return pin;
 }
 
+Ban BanOfPattern(const std::string& pattern) {
+  Ban ban;
+  ban.candidate = CandidatePattern::Parse(pattern).value();
+  ban.author = "ann";
+  ban.reason = "wrong results";
+  return ban;
+}
+
 class FleetStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -129,6 +137,10 @@ class FleetStoreTest : public ::testing::Test {
   }
   auto RollBack(int64_t release = 0) {
     return RollBackFleetRelease(*postgres_, {"bob", "slow", nullptr}, release);
+  }
+
+  auto PutBan(const std::string& pattern, std::optional<absl::Duration> left = std::nullopt) {
+    return PutFleetBan(*postgres_, BanOfPattern(pattern), left);
   }
 
   // Of these problems, the last of which is the most urgent.
@@ -733,14 +745,6 @@ TEST_F(FleetStoreTest, TheLastDeliveryIsThatOfOneEpoch) {
   EXPECT_EQ(*LastDelivered(*postgres_, node_, 0), 5000);
 }
 
-Ban BanOfPattern(const std::string& pattern) {
-  Ban ban;
-  ban.candidate = CandidatePattern::Parse(pattern).value();
-  ban.author = "ann";
-  ban.reason = "wrong results";
-  return ban;
-}
-
 TEST_F(FleetStoreTest, ABanIsKeptAsItIsUntilItIsEnded) {
   Ban ban = BanOfPattern("eng47,k2=*");
   ban.cudnn = CudnnRange::Parse(">=9.12,<9.20").value();
@@ -767,14 +771,13 @@ TEST_F(FleetStoreTest, ABanIsKeptAsItIsUntilItIsEnded) {
 }
 
 TEST_F(FleetStoreTest, ASecondBanOfTheSameRuleIsRefusedWhileTheFirstHolds) {
-  ASSERT_TRUE(PutFleetBan(*postgres_, BanOfPattern("eng1"), absl::Hours(1)).ok());
-  const absl::Status same =
-      PutFleetBan(*postgres_, BanOfPattern("graph:eng1"), std::nullopt).status();
+  ASSERT_TRUE(PutBan("eng1", absl::Hours(1)).ok());
+  const absl::Status same = PutBan("graph:eng1").status();
   EXPECT_TRUE(absl::IsAlreadyExists(same)) << same;
   EXPECT_EQ(same.message(), "ban: fleet ban 1 (wrong results) has the same rule");
   Run("UPDATE bans SET expire_time = now()");
   EXPECT_TRUE(absl::IsNotFound(EndFleetBan(*postgres_, 1, "bob")));
-  EXPECT_EQ(*PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt), 2);
+  EXPECT_EQ(*PutBan("eng1"), 2);
 }
 
 // As PutFleetBan would, for rows that it would not write.
@@ -794,10 +797,9 @@ TEST_F(FleetStoreTest, TwoWhoBanTheSameAtOnceMakeOneBan) {
                         kWriteBanDigests))
           .ok());
   Run("SET lock_timeout TO 300");
-  EXPECT_FALSE(PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt).ok());
+  EXPECT_FALSE(PutBan("eng1").ok());
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
-  EXPECT_TRUE(
-      absl::IsAlreadyExists(PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(PutBan("eng1").status()));
 }
 
 TEST_F(FleetStoreTest, AFleetHasSoManyBansAtMost) {
@@ -806,10 +808,10 @@ TEST_F(FleetStoreTest, AFleetHasSoManyBansAtMost) {
                    "author, reason) SELECT 'graph:eng' || n, '', '', 0, 0, 0, 'a', 'r' FROM "
                    "generate_series(1, ",
                    kMostFleetBans, ") n", kWriteBanDigests));
-  const absl::Status full = PutFleetBan(*postgres_, BanOfPattern("eng0"), std::nullopt).status();
+  const absl::Status full = PutBan("eng0").status();
   EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
   ASSERT_TRUE(EndFleetBan(*postgres_, 7, "bob").ok());
-  EXPECT_TRUE(PutFleetBan(*postgres_, BanOfPattern("eng0"), std::nullopt).ok());
+  EXPECT_TRUE(PutBan("eng0").ok());
 }
 
 TEST_F(FleetStoreTest, ARuleThatIsNotKnownIsSaidAndTheOthersAreRead) {

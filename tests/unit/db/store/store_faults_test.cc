@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -132,6 +133,28 @@ class StoreFaultTest : public StoreTest {
     pristine_ = ReadWholeFile(DatabasePath());
   }
 
+  // Runs the scenario with the first call failing as `arm` has it, then with one `stride` later,
+  // until none fails. Returns how many did.
+  int64_t FailEach(int64_t stride, const std::function<void(int64_t)>& arm) {
+    MakePristine();
+    int64_t failed = 0;
+    for (bool fired = true; fired; failed += fired ? 1 : 0) {
+      const int64_t n = 1 + failed * stride;
+      Start();
+      arm(n);
+      Scenario();
+      fired = FaultySqlite::fired();
+      FaultySqlite::Disarm();
+      ExpectAllThere();
+      if (HasFailure()) {
+        ADD_FAILURE() << "at call or allocation " << n;
+        break;
+      }
+    }
+    EXPECT_TRUE(unsure_.empty()) << "the last pass was a clean one";
+    return failed;
+  }
+
   std::string pristine_;
 };
 
@@ -167,22 +190,7 @@ class EveryCall : public StoreFaultTest, public ::testing::WithParamInterface<Fa
 INSTANTIATE_TEST_SUITE_P(Fails, EveryCall, ::testing::Values(Failure::kError, Failure::kFull));
 
 TEST_P(EveryCall, ThatFailsCostsNoMoreThanItsOwnCall) {
-  MakePristine();
-  const int64_t stride = IsLong() ? 1 : 5;
-  int64_t n = 1;
-  do {
-    Start();
-    FaultySqlite::ArmCall(n, GetParam());
-    Scenario();
-    const bool fired = FaultySqlite::fired();
-    FaultySqlite::Disarm();
-    ExpectAllThere();
-    if (HasFailure()) FAIL() << "at call " << n;
-    if (!fired) break;
-    n += stride;
-  } while (n < 100'000);
-  EXPECT_GT(n, 20);
-  EXPECT_TRUE(unsure_.empty()) << "the last pass was a clean one";
+  EXPECT_GT(FailEach(IsLong() ? 1 : 5, [](int64_t n) { FaultySqlite::ArmCall(n, GetParam()); }), 4);
 }
 
 TEST_P(EveryCall, ThatFailsLeavesAnOldSchemaAsItIsOrMigratedBesideItsCopy) {
@@ -226,24 +234,8 @@ TEST_P(EveryCall, ThatFailsLeavesAnOldSchemaAsItIsOrMigratedBesideItsCopy) {
 }
 
 TEST_F(StoreFaultTest, AnyAllocationThatFailsCostsNoMoreThanItsOwnCall) {
-  MakePristine();
   // All of them are some thousands.
-  const int64_t stride = IsLong() ? 1 : 53;
-  int64_t n = 1;
-  int64_t tried = 0;
-  for (;; n += stride) {
-    Start();
-    FaultySqlite::ArmAllocation(n);
-    Scenario();
-    const bool fired = FaultySqlite::fired();
-    FaultySqlite::Disarm();
-    ExpectAllThere();
-    if (HasFailure()) FAIL() << "at allocation " << n;
-    if (!fired) break;
-    ++tried;
-  }
-  EXPECT_GT(tried, 10);
-  EXPECT_TRUE(unsure_.empty()) << "the last pass was a clean one";
+  EXPECT_GT(FailEach(IsLong() ? 1 : 53, FaultySqlite::ArmAllocation), 10);
 }
 
 // To a second schema version, with the power or a call failing at every call.

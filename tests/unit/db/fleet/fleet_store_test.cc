@@ -149,7 +149,7 @@ class FleetStoreTest : public ::testing::Test {
     request.environment_text = SampleEnvironment().ToText();
     request.author = "ann";
     for (const int n : problems) {
-      const int urgency = static_cast<int>(request.tasks.size()) + 1;
+      const auto urgency = static_cast<double>(request.tasks.size() + 1);
       request.tasks.push_back({ValidSampleTuning(n).key.problem_text, urgency});
     }
     return request;

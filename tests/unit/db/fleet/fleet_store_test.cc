@@ -118,7 +118,7 @@ class FleetStoreTest : public ::testing::Test {
 
   // Pools what is queued. Returns how many problems that was.
   int64_t Pool(const PoolFunction& pool = TakeFirst) {
-    const auto pooled = PoolQueued(*postgres_, *names_, 10, pool);
+    const auto pooled = PoolQueued(*postgres_, *names_, 100, pool);
     EXPECT_TRUE(pooled.ok()) << pooled.status();
     return pooled.value_or(-1);
   }

@@ -155,15 +155,13 @@ std::vector<size_t> Decide(const SimulatedFleet& fleet,
   return held;
 }
 
-void Print(const char* rule, const Outcome& outcome) {
+void Print(const char* rule, Outcome outcome) {
   std::printf(
       "%s: %d of %d choices are wrong, %d are held back; left out: %d liars, %d broken "
       "clocks, %d slow GPUs, %d honest nodes\n",
-      rule, outcome.wrong, outcome.decided, outcome.held,
-      outcome.left_out.count(Kind::kLiar) ? outcome.left_out.at(Kind::kLiar) : 0,
-      outcome.left_out.count(Kind::kBrokenClock) ? outcome.left_out.at(Kind::kBrokenClock) : 0,
-      outcome.left_out.count(Kind::kSlow) ? outcome.left_out.at(Kind::kSlow) : 0,
-      outcome.left_out.count(Kind::kHonest) ? outcome.left_out.at(Kind::kHonest) : 0);
+      rule, outcome.wrong, outcome.decided, outcome.held, outcome.left_out[Kind::kLiar],
+      outcome.left_out[Kind::kBrokenClock], outcome.left_out[Kind::kSlow],
+      outcome.left_out[Kind::kHonest]);
 }
 
 // Two agree on the winner and not on its ratio, so no third is asked, and leaving one out must not

@@ -31,6 +31,8 @@ class DatabaseFileTest : public store::StoreTest {
     }
     return schema;
   }
+
+  const std::vector<Migration> migrations_ = store::WithASecondVersion();
 };
 
 TEST_F(DatabaseFileTest, RefusesAnotherApplicationsDatabaseAndLeavesIt) {
@@ -134,9 +136,8 @@ TEST(AllMigrationsTest, TheListHasNoGap) {
 
 TEST_F(DatabaseFileTest, ASecondVersionIsMadeOfTheFirstWithItsRows) {
   Fill(2);
-  const std::vector<Migration> migrations = store::WithASecondVersion();
   {
-    auto file = OpenDatabaseFile(FileOptions(migrations));
+    auto file = OpenDatabaseFile(FileOptions(migrations_));
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(*file->reader->UserVersion(), 2);
     EXPECT_EQ(*file->reader->QueryInt("SELECT COUNT(*) FROM second"), 2);
@@ -151,8 +152,7 @@ TEST_F(DatabaseFileTest, ASecondVersionIsMadeOfTheFirstWithItsRows) {
 TEST_F(DatabaseFileTest, ACopyOfAnOlderVersionIsKeptBeforeItIsMigratedAndSaid) {
   Fill(2);
   std::filesystem::permissions(DatabasePath(), std::filesystem::perms(0600));
-  const std::vector<Migration> migrations = store::WithASecondVersion();
-  ASSERT_TRUE(OpenDatabaseFile(FileOptions(migrations)).ok());
+  ASSERT_TRUE(OpenDatabaseFile(FileOptions(migrations_)).ok());
   const std::string copy = DatabasePath() + ".schema-1";
   EXPECT_THAT(notices_, ElementsAre(AllOf(HasSubstr("schema version 1 to 2"), HasSubstr(copy))));
   EXPECT_EQ(std::filesystem::status(copy).permissions(), std::filesystem::perms(0600));
@@ -173,8 +173,7 @@ TEST_F(DatabaseFileTest, ACopyThatIsThereStaysAsItIs) {
   Fill(1);
   const std::string copy = DatabasePath() + ".schema-1";
   WriteWholeFile(copy, "of an earlier day");
-  const std::vector<Migration> migrations = store::WithASecondVersion();
-  auto file = OpenDatabaseFile(FileOptions(migrations));
+  auto file = OpenDatabaseFile(FileOptions(migrations_));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(*file->reader->UserVersion(), 2);
   EXPECT_EQ(ReadWholeFile(copy), "of an earlier day");
@@ -190,8 +189,7 @@ TEST_F(DatabaseFileTest, NothingIsCopiedWhereNothingIsMigrated) {
 
 TEST_F(DatabaseFileTest, AnOlderSchemaThatCannotBeWrittenIsUnavailable) {
   Fill(1);
-  const std::vector<Migration> migrations = store::WithASecondVersion();
-  DatabaseFileOptions options = FileOptions(migrations);
+  DatabaseFileOptions options = FileOptions(migrations_);
   options.read_only = true;
   const absl::Status status = OpenDatabaseFile(options).status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;

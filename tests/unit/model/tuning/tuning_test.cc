@@ -20,18 +20,13 @@ TEST(SupersedesTest, BetterEvidenceWinsWhateverElse) {
   EXPECT_FALSE(Supersedes(Make(Evidence::kHeuristic, 900, 900), Make(Evidence::kObserved, 1, 1)));
 }
 
-TEST(SupersedesTest, BetweenEqualsMoreSamplesWin) {
-  EXPECT_TRUE(Supersedes(Make(Evidence::kMeasured, 20, 1), Make(Evidence::kMeasured, 10, 2)));
-  EXPECT_FALSE(Supersedes(Make(Evidence::kMeasured, 10, 2), Make(Evidence::kMeasured, 20, 1)));
-}
-
-TEST(SupersedesTest, ThenTheNewerWins) {
-  EXPECT_TRUE(Supersedes(Make(Evidence::kMeasured, 10, 2), Make(Evidence::kMeasured, 10, 1)));
-  EXPECT_FALSE(Supersedes(Make(Evidence::kMeasured, 10, 1), Make(Evidence::kMeasured, 10, 2)));
-}
-
-TEST(SupersedesTest, AnEqualOneDoesNotReplace) {
-  EXPECT_FALSE(Supersedes(Make(Evidence::kMeasured, 10, 1), Make(Evidence::kMeasured, 10, 1)));
+TEST(SupersedesTest, BetweenEqualsMoreSamplesWinAndThenTheNewer) {
+  const Tuning tuning = Make(Evidence::kMeasured, 10, 2);
+  EXPECT_TRUE(Supersedes(Make(Evidence::kMeasured, 20, 1), tuning));
+  EXPECT_FALSE(Supersedes(Make(Evidence::kMeasured, 9, 3), tuning));
+  EXPECT_TRUE(Supersedes(Make(Evidence::kMeasured, 10, 3), tuning));
+  EXPECT_FALSE(Supersedes(Make(Evidence::kMeasured, 10, 1), tuning));
+  EXPECT_FALSE(Supersedes(tuning, tuning));
 }
 
 TEST(SupersedesTest, FirstConfigsNeverReplaceAFullListing) {

@@ -31,8 +31,12 @@ class ChoosyStore : public MemoryStore {
 };
 
 QuarantineEntry Crash(const Tuning& tuning, size_t candidate) {
-  return {tuning.key, tuning.candidates[candidate].id, QuarantineReason::kCrashed,
-          "segfault", absl::Now(), {}};
+  return {tuning.key,
+          tuning.candidates[candidate].id,
+          QuarantineReason::kCrashed,
+          "segfault",
+          absl::Now(),
+          {}};
 }
 
 Tuning TuningFor(int n) {
@@ -323,6 +327,10 @@ class BansTest : public ::testing::Test {
     EXPECT_TRUE(committer_.Commit(tuning, Environment::Parse(kH200).value(), false));
   }
   std::string Winner(int n) { return index_.Find(TuningFor(n).key).tuning->Winner(); }
+  Ban Add(Ban ban) {
+    EXPECT_TRUE(committer_.AddBan(&ban, 1).ok());
+    return ban;
+  }
   static Ban BanOf(const std::string& pattern) { return *BansOfPattern(pattern).all()[0]; }
 
   UnreadableStore store_;
@@ -377,8 +385,7 @@ TEST_F(BansTest, AMissUnderTwoBansCountsWhatNeitherTakesAway) {
   const auto unusable = [this] {
     return index_.Find(TuningFor(0).key).tuning->bans->unusable.size();
   };
-  Ban first = BanOf("eng1");
-  ASSERT_TRUE(committer_.AddBan(&first, 1).ok());
+  Add(BanOf("eng1"));
   EXPECT_EQ(unusable(), 1U);
   // The second ban fits only the candidate that failed. No answer changes, but the miss does
   // not count that candidate any more.
@@ -401,8 +408,7 @@ TEST_F(BansTest, OnlyTheFirstChangesAreGiven) {
 
 TEST_F(BansTest, BansAreThereAfterARestart) {
   Know(0, {Timed(0, 30), Timed(1, 10)});
-  Ban ban = BanOf("eng1");
-  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  Add(BanOf("eng1"));
   lookup::TuningIndex index;
   Committer next(&store_, &index, &clock_, absl::Milliseconds(1));
   ASSERT_TRUE(next.Load().ok());
@@ -414,7 +420,7 @@ TEST_F(BansTest, ABanEndsWhenItExpires) {
   Know(0, {Timed(0, 30), Timed(1, 10)});
   Ban ban = BanOf("eng1");
   ban.expire_time = clock_.Now() + absl::Hours(1);
-  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  Add(ban);
   committer_.EndExpiredBans();
   EXPECT_EQ(Winner(0), "graph:eng0");
   clock_.Advance(absl::Hours(2));
@@ -441,8 +447,7 @@ TEST_F(BansTest, ABanIsListedWhileEveryAnswerHeedsIt) {
   Know(0, {Timed(0, 30), Timed(1, 10)});
   std::vector<size_t> listed;
   store_.on_read = [&] { listed.push_back(committer_.ListBans().size()); };
-  Ban ban = BanOf("eng1");
-  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  const Ban ban = Add(BanOf("eng1"));
   EXPECT_EQ(committer_.ListBans().size(), 1U);
   ASSERT_TRUE(committer_.DeleteBan(ban.number, 0).ok());
   EXPECT_TRUE(committer_.ListBans().empty());
@@ -450,8 +455,7 @@ TEST_F(BansTest, ABanIsListedWhileEveryAnswerHeedsIt) {
 }
 
 TEST_F(BansTest, ASecondBanOfTheSameRuleIsRefused) {
-  Ban ban = BanOf("eng1");
-  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  Add(BanOf("eng1"));
   Ban same = BanOf("graph:eng1");
   same.reason = "another";
   EXPECT_EQ(committer_.AddBan(&same, 1).status().code(), absl::StatusCode::kAlreadyExists);
@@ -510,10 +514,10 @@ TEST_F(BansTest, APinTakesTheBestThatFitsItsPatternAndIsNotBanned) {
 
 TEST_F(BansTest, AFleetsBanIsDeletedByWhoeverNamesIt) {
   Know(0, {Timed(0, 30), Timed(1, 10)});
-  Ban own = BanOf("eng7"), fleets = BanOf("eng1");
+  Ban fleets = BanOf("eng1");
   fleets.fleet_ban = 7;
-  ASSERT_TRUE(committer_.AddBan(&own, 1).ok());
-  ASSERT_TRUE(committer_.AddBan(&fleets, 1).ok());
+  Add(BanOf("eng7"));
+  Add(fleets);
   for (const int64_t wrong : {0, 2, 8}) {
     const absl::Status refused = committer_.DeleteBan(2, wrong);
     EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;

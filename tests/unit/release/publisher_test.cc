@@ -50,6 +50,12 @@ class PublisherTest : public tuner::TunerTest {
     }));
     return Snapshot().Candidates(Text(n), environment);
   }
+  // Starts the daemon and tunes problem 1; what is served of it.
+  std::vector<std::string> StartAndServeOne() {
+    Start("");
+    Tune({Problem(1)});
+    return WaitForChoice(1);
+  }
   std::string WinnerOf(int n, Api api = Api::kGraph) {
     lookup::LookupRequest request = Request({Problem(n)}, jobs::OnMiss::kNone);
     request.demand.constraints.api = api;
@@ -131,9 +137,7 @@ TEST_F(PublisherTest, StoppingPublishesWhatWasCommittedLast) {
 }
 
 TEST_F(PublisherTest, APinIsOfferedFirstAtOnceAndUnpinningEndsIt) {
-  Start("");
-  Tune({Problem(1)});
-  const std::vector<std::string> before = WaitForChoice(1);
+  const std::vector<std::string> before = StartAndServeOne();
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   std::string pinned;
   for (const Candidate& c : tuning.candidates) {
@@ -422,9 +426,7 @@ TEST_F(PublisherTest, AFolderThatCannotBeWrittenIsReportedAndNothingElseSuffers)
 }
 
 TEST_F(PublisherTest, WhereTheDiskRefusesWhatIsServedStays) {
-  Start("");
-  Tune({Problem(1)});
-  const auto before = WaitForChoice(1);
+  const std::vector<std::string> before = StartAndServeOne();
   store_.FailReleasesWith(absl::ResourceExhaustedError("disk full"));
   Tune({Problem(2)});
   EXPECT_TRUE(Eventually([&] { return !Status().error().empty(); }));
@@ -435,9 +437,7 @@ TEST_F(PublisherTest, WhereTheDiskRefusesWhatIsServedStays) {
 }
 
 TEST_F(PublisherTest, ABanChangesTheSnapshot) {
-  Start("");
-  Tune({Problem(1)});
-  const std::vector<std::string> before = WaitForChoice(1);
+  const std::vector<std::string> before = StartAndServeOne();
   EXPECT_EQ(MakeBan(before[0]).changes_size(), 1);
   EXPECT_TRUE(Eventually([&] { return Served(1) != before; }));
   EXPECT_THAT(Served(1), Not(Contains(before[0])));
@@ -447,9 +447,7 @@ TEST_F(PublisherTest, ABanChangesTheSnapshot) {
 }
 
 TEST_F(PublisherTest, ABannedPinIsNotServed) {
-  Start("");
-  Tune({Problem(1)});
-  const std::vector<std::string> before = WaitForChoice(1);
+  const std::vector<std::string> before = StartAndServeOne();
   const CandidatePattern pattern = CandidatePattern::Parse(before[0]).value();
   ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt, 0).ok());
   const v1::CreateBanResponse created = MakeBan(before[0]);

@@ -12,9 +12,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class BackupsTest : public StoreTest {
+class BackupsTest : public OpenStoreTest {
  protected:
-  Backups::Options BackupOptions(SqliteStore* store) {
+  Backups::Options BackupOptions() { return BackupOptions(store_.get()); }
+  Backups::Options BackupOptions(TuningStore* store) {
     return {store, &clock_, others_.File("backup"), absl::ZeroDuration(), 2};
   }
   std::vector<std::string> Names() const { return others_.Names("backup"); }
@@ -23,8 +24,7 @@ class BackupsTest : public StoreTest {
 };
 
 TEST_F(BackupsTest, ANewCopyDeletesTheOldestOfThoseNamedByTheirTime) {
-  auto store = Open();
-  Backups backups(BackupOptions(store.get()));
+  Backups backups(BackupOptions());
   EXPECT_FALSE(backups.GetState().has_newest_time());
   ASSERT_TRUE(backups.Write("mine.db").ok());
   // Older than all, and a time with a digit less than ours have.
@@ -48,10 +48,9 @@ TEST_F(BackupsTest, ANewCopyDeletesTheOldestOfThoseNamedByTheirTime) {
 }
 
 TEST_F(BackupsTest, TheScheduleBeginsWhenTheNewestIsOldEnough) {
-  auto store = Open();
   const auto next_of = [&](absl::Duration every) {
     std::promise<absl::StatusOr<std::string>> promise;
-    auto options = BackupOptions(store.get());
+    auto options = BackupOptions();
     options.every = every;
     options.done = [&](const absl::StatusOr<std::string>& copy) { promise.set_value(copy); };
     const Backups backups(std::move(options));
@@ -71,19 +70,15 @@ TEST_F(BackupsTest, TheScheduleBeginsWhenTheNewestIsOldEnough) {
 }
 
 TEST_F(BackupsTest, OfADamagedDatabaseThereIsNoCopyAndTheOlderOnesStay) {
-  auto store = Open();
-  ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
+  PutSamples(1);
   {
-    Backups backups(BackupOptions(store.get()));
+    Backups backups(BackupOptions());
     ASSERT_TRUE(backups.Write("").ok());
   }
-  ASSERT_TRUE(store->Close().ok());
-  store.reset();
-  Run("UPDATE tunings SET tune_time_us = tune_time_us + 1");
-  store = Open();
+  Reopen("UPDATE tunings SET tune_time_us = tune_time_us + 1");
   clock_.now += absl::Hours(9);
   std::promise<absl::StatusOr<std::string>> promise;
-  auto options = BackupOptions(store.get());
+  auto options = BackupOptions();
   options.every = absl::Hours(1);
   options.done = [&](const absl::StatusOr<std::string>& copy) { promise.set_value(copy); };
   Backups backups(std::move(options));
@@ -120,8 +115,7 @@ class DamagedStore : public MemoryStore {
 
 TEST_F(BackupsTest, ADamagedDatabaseIsReadAgainLessAndLessOften) {
   DamagedStore store;
-  auto options = BackupOptions(nullptr);
-  options.store = &store;
+  auto options = BackupOptions(&store);
   options.every = absl::Milliseconds(16);
   options.retry = absl::Milliseconds(1);
   options.done = [](const absl::StatusOr<std::string>&) {};
@@ -140,8 +134,7 @@ TEST_F(BackupsTest, ADamagedDatabaseIsReadAgainLessAndLessOften) {
 
 TEST_F(BackupsTest, AStopBreaksACopyOff) {
   SlowStore store;
-  auto options = BackupOptions(nullptr);
-  options.store = &store;
+  auto options = BackupOptions(&store);
   {
     options.every = absl::Hours(1);
     options.done = [](const absl::StatusOr<std::string>&) { ADD_FAILURE() << "nothing was done"; };
@@ -158,24 +151,22 @@ TEST_F(BackupsTest, AStopBreaksACopyOff) {
 }
 
 TEST_F(BackupsTest, ACopyThatIsBrokenOffIsNotThere) {
-  Fill(2000);
-  auto store = Open();
+  PutSamples(2000);
   int looks = 0;  // of a whole copy: while it is written and while it is read back
   const std::string whole = others_.File("whole.db");
-  ASSERT_TRUE(store->Backup(whole, [&looks] { return ++looks < 0; }).ok());
+  ASSERT_TRUE(store_->Backup(whole, [&looks] { return ++looks < 0; }).ok());
   ASSERT_GT(looks, 1);
   std::filesystem::remove(whole);
   for (const int before : {0, looks / 2, looks - 1}) {
     int left = before;
-    const auto bytes = store->Backup(others_.File("copy.db"), [&left] { return left-- <= 0; });
+    const auto bytes = store_->Backup(others_.File("copy.db"), [&left] { return left-- <= 0; });
     EXPECT_TRUE(absl::IsCancelled(bytes.status())) << before << " of " << looks;
     EXPECT_THAT(others_.Names(), ElementsAre());
   }
 }
 
 TEST_F(BackupsTest, LeftoversAreDeletedAndWhatCannotBeIsNamed) {
-  auto store = Open();
-  auto options = BackupOptions(store.get());
+  auto options = BackupOptions();
   const std::string folder = others_.File("backup");
   const std::string stuck = "convtune-20200101T000000Z.db";
   std::filesystem::create_directories(folder + "/" + stuck);
@@ -192,8 +183,7 @@ TEST_F(BackupsTest, LeftoversAreDeletedAndWhatCannotBeIsNamed) {
 }
 
 TEST_F(BackupsTest, AScheduleThatMadeNoneForTwoPeriodsSaysSo) {
-  auto store = Open();
-  auto options = BackupOptions(store.get());
+  auto options = BackupOptions();
   options.every = absl::Hours(1);
   std::promise<void> made;
   options.done = [&made](const absl::StatusOr<std::string>&) { made.set_value(); };

@@ -21,6 +21,10 @@ class MemoryStoreTest : public ::testing::Test {
 template <typename Engine>
 class ReleaseStoreTest : public Engine {
  protected:
+  void PutRelease(const Release& release, const std::vector<Portfolio>& portfolios = {}) {
+    const absl::Status status = this->store_->PutRelease(release, portfolios);
+    ASSERT_TRUE(status.ok()) << status;
+  }
   std::vector<Portfolio> Of(int64_t release, const std::string& environment = "") {
     std::vector<Portfolio> portfolios;
     const absl::Status status = this->store_->ForEachPortfolio(
@@ -36,49 +40,43 @@ TYPED_TEST_SUITE(ReleaseStoreTest, Engines);
 
 TYPED_TEST(ReleaseStoreTest, GivesBackReleasesAsTheyWerePut) {
   Release canary = SampleCanary(2);
-  ASSERT_TRUE(this->store_->PutRelease(canary, {}).ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {}).ok());
+  this->PutRelease(canary);
+  this->PutRelease(SampleRelease(1));
   canary.state = ReleaseState::kRolledBack;
   canary.end_author = "bob";
   canary.end_reason = "slower";
   canary.end_time = absl::FromUnixMicros(1'700'000'000'000'777);
-  ASSERT_TRUE(this->store_->PutRelease(canary, {}).ok());
+  this->PutRelease(canary);
   this->Reopen();
   EXPECT_THAT(*this->store_->ListReleases(), ElementsAre(SampleRelease(1), canary));
 }
 
 TYPED_TEST(ReleaseStoreTest, GivesBackPortfoliosAsTheyWerePut) {
-  ASSERT_TRUE(
-      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(2, 7), SamplePortfolio(1, 5)})
-          .ok());
+  this->PutRelease(SampleRelease(1), {SamplePortfolio(2, 7), SamplePortfolio(1, 5)});
   this->Reopen();
   EXPECT_THAT(this->Of(1), ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 7)));
   EXPECT_EQ(*this->store_->GetPortfolio(SamplePortfolio(2, 0).key, 1), SamplePortfolio(2, 7));
 }
 
 TYPED_TEST(ReleaseStoreTest, AReleaseHasWhatTheOneBeforeHadAndItDidNotChange) {
-  ASSERT_TRUE(
-      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)})
-          .ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(3), {SamplePortfolio(2, 9)}).ok());
+  this->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)});
+  this->PutRelease(SampleRelease(3), {SamplePortfolio(2, 9)});
   EXPECT_THAT(this->Of(2), ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 5)));
   EXPECT_THAT(this->Of(3), ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 9, 3)));
   EXPECT_TRUE(this->Of(0).empty());
 }
 
 TYPED_TEST(ReleaseStoreTest, PutReplacesTheSameProblemsOfTheSameRelease) {
-  ASSERT_TRUE(
-      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)})
-          .ok());
+  this->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5), SamplePortfolio(2, 5)});
   Portfolio shorter = SamplePortfolio(1, 6);
   shorter.choices.pop_back();
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {shorter}).ok());
+  this->PutRelease(SampleRelease(1), {shorter});
   EXPECT_THAT(this->Of(1), ElementsAre(shorter, SamplePortfolio(2, 5)));
 }
 
 TYPED_TEST(ReleaseStoreTest, AChoiceThatWasWithdrawnIsGoneFromThatReleaseOn) {
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {NoChoice(1, 2)}).ok());
+  this->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)});
+  this->PutRelease(SampleRelease(2), {NoChoice(1, 2)});
   this->Reopen();
   EXPECT_THAT(this->Of(2), ElementsAre(NoChoice(1, 2)));
   EXPECT_THAT(this->Of(1), ElementsAre(SamplePortfolio(1, 5)));
@@ -86,17 +84,17 @@ TYPED_TEST(ReleaseStoreTest, AChoiceThatWasWithdrawnIsGoneFromThatReleaseOn) {
 }
 
 TYPED_TEST(ReleaseStoreTest, GetOfAProblemWithoutChoiceIsNotFound) {
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 5)}).ok());
+  this->PutRelease(SampleRelease(2), {SamplePortfolio(1, 5)});
   EXPECT_TRUE(absl::IsNotFound(this->store_->GetPortfolio(SamplePortfolio(2, 5).key, 2).status()));
   EXPECT_TRUE(absl::IsNotFound(this->store_->GetPortfolio(SamplePortfolio(1, 5).key, 1).status()));
 }
 
 TYPED_TEST(ReleaseStoreTest, ARolledBackReleaseLeavesNoPortfolio) {
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 9)}).ok());
+  this->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)});
+  this->PutRelease(SampleRelease(2), {SamplePortfolio(1, 9)});
   Release rolled_back = SampleRelease(2);
   rolled_back.state = ReleaseState::kRolledBack;
-  ASSERT_TRUE(this->store_->PutRelease(rolled_back, {}).ok());
+  this->PutRelease(rolled_back);
   EXPECT_THAT(this->Of(2), ElementsAre(SamplePortfolio(1, 5)));
   EXPECT_EQ(this->store_->ListReleases()->back(), rolled_back);
 }
@@ -104,18 +102,16 @@ TYPED_TEST(ReleaseStoreTest, ARolledBackReleaseLeavesNoPortfolio) {
 TYPED_TEST(ReleaseStoreTest, OtherEnvironmentsAreLeftOutOnRequest) {
   Portfolio other = SamplePortfolio(1, 5);
   other.key.environment_text = "profile:nvidia-l4,cc=8.9,sms=58,cudnn=9.19.0,lib=full";
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {other, SamplePortfolio(1, 5)}).ok());
+  this->PutRelease(SampleRelease(1), {other, SamplePortfolio(1, 5)});
   EXPECT_THAT(this->Of(1, other.key.environment_text), ElementsAre(other));
   EXPECT_EQ(this->Of(1).size(), 2U);
 }
 
 TYPED_TEST(ReleaseStoreTest, ThinningKeepsWhatReleasesFromTheOldestOnHave) {
-  ASSERT_TRUE(
-      this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 1), SamplePortfolio(2, 1)})
-          .ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {SamplePortfolio(1, 2)}).ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(3), {SamplePortfolio(1, 3)}).ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(4), {SamplePortfolio(1, 4)}).ok());
+  this->PutRelease(SampleRelease(1), {SamplePortfolio(1, 1), SamplePortfolio(2, 1)});
+  this->PutRelease(SampleRelease(2), {SamplePortfolio(1, 2)});
+  this->PutRelease(SampleRelease(3), {SamplePortfolio(1, 3)});
+  this->PutRelease(SampleRelease(4), {SamplePortfolio(1, 4)});
   const auto third = this->Of(3);
   const auto fourth = this->Of(4);
   // Releases 1 and 2 lose the first problem's two portfolios of two choices.

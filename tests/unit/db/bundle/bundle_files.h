@@ -82,7 +82,7 @@ inline v1::Tuning SampleRow(int n) { return ToBundleTuning(ValidTuning(n), 1, tr
 // Reads all of it; the rows as they are.
 inline absl::Status ReadAll(const std::string& bytes, std::vector<v1::Tuning>* rows = nullptr,
                             const std::vector<std::string>& trusted = {}) {
-  const TestFolder folder;
+  static const TestFolder folder;  // thousands of bundles are read
   WriteWholeFile(folder.File("b"), bytes);
   auto reader = BundleReader::Open(folder.File("b"));
   if (!reader.ok()) return reader.status();

@@ -170,9 +170,10 @@ TEST(MalformedProblemTest, EveryBrokenRuleIsReportedAtOnce) {
 TEST(MalformedProblemTest, TheStatusNamesEveryViolation) {
   const absl::Status status = ConvProblem::Parse(Ok("groups=-1,align=3")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(),
-            "alignment_bytes: must be a power of two from 1 to 256, is 3; groups: must be from 1 to "
-            "2^31-1, is -1");
+  EXPECT_EQ(
+      status.message(),
+      "alignment_bytes: must be a power of two from 1 to 256, is 3; groups: must be from 1 to "
+      "2^31-1, is -1");
 }
 
 TEST(MalformedProblemTest, AListOfAMillionEntriesGivesOneViolation) {

@@ -22,7 +22,7 @@ namespace convtune::db::fleet {
 // Takes rows of the node's outbox in one transaction. Each may come again, in any order, alone or
 // with others. Returns how many were here already. The node's current row of a problem is
 // the one of the best standing, in whatever order they come. Of equals it is one that was
-// measured there rather than relayed, then the newest; see migrations/0001_initial.sql, evidence.
+// measured there rather than relayed, then the newest; see migrations/0002_initial.sql, evidence.
 // INVALID_ARGUMENT: a tuning breaks a rule, "field: rule"; nothing was taken.
 absl::StatusOr<int64_t> Deliver(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                                 const std::vector<v1::OutboxRow>& rows);

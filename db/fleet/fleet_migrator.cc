@@ -62,7 +62,7 @@ absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
 }
 
 // The oldest schema that the statements of this program run on, so that nodes can be
-// upgraded before the database. From 2 on decisions have digests.
+// upgraded before the database.
 constexpr int kOldestUsable = 2;
 
 // nextval never goes back, whoever else takes numbers meanwhile.
@@ -134,9 +134,10 @@ absl::Status GrantFleetRoles(postgres::Connection& postgres, const FleetRoles& r
   return GrantRole(postgres, "--operator-role", roles.operators, /*operators=*/true);
 }
 
-absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres) {
+absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres,
+                                 std::span<const sqlite::Migration> migrations) {
   int applied = 0;
-  for (const sqlite::Migration& migration : AllFleetMigrations()) {
+  for (const sqlite::Migration& migration : migrations) {
     ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
     RETURN_IF_ERROR(postgres.Execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('convtune fleet migration', 0))"));
@@ -146,7 +147,7 @@ absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres) {
         "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT "
         "NULL, apply_time timestamptz NOT NULL DEFAULT now())"));
     ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(postgres));
-    if (version > sqlite::LatestVersion(AllFleetMigrations())) {
+    if (version > sqlite::LatestVersion(migrations)) {
       RETURN_IF_ERROR(CheckNewer(postgres, version));
     }
     if (migration.version > version) {

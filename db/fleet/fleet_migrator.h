@@ -12,7 +12,8 @@
 
 namespace convtune::db::fleet {
 
-// In order, from version 1 without a gap. Made from db/fleet/migrations/*.sql.
+// In order, without a gap. The first makes the tables of version 2, which is the oldest that was
+// released. Made from db/fleet/migrations/*.sql.
 std::span<const sqlite::Migration> AllFleetMigrations();
 
 // 0: nothing was ever migrated. PERMISSION_DENIED: the schema is not for the
@@ -27,7 +28,9 @@ absl::Status CheckFleetSchema(postgres::Connection& postgres);
 // migration in a transaction of its own; who migrates at the same time waits.
 // Moves on the sequences that a partial restore left behind their tables. Returns how many were
 // applied. FAILED_PRECONDITION: the schema is newer, and not compatible with this program.
-absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres);
+absl::StatusOr<int> MigrateFleet(
+    postgres::Connection& postgres,
+    std::span<const sqlite::Migration> migrations = AllFleetMigrations());
 
 // PostgreSQL's roles; empty: none.
 struct FleetRoles {

@@ -23,7 +23,6 @@ std::string ChoiceDigest(int64_t release, const std::string& environment_text,
   return bundle::DigestOfTexts({absl::StrCat(release), environment_text, problem_text, digest});
 }
 
-// migrations/0002_decisions.sql makes the same digests of older releases.
 absl::StatusOr<Content> ReadContent(postgres::Connection& postgres, int64_t release,
                                     const std::vector<std::string>& trusted) {
   ASSIGN_OR_RETURN(

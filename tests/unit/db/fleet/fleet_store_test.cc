@@ -216,76 +216,26 @@ TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("migrate"));
 }
 
-// A fleet of version 1, with decisions of all kinds.
-constexpr char kVersion1Rows[] = R"(
-INSERT INTO environments (text, name, gpu_model) VALUES ('e1', 'e', 'e'), ('e2', 'e', 'e');
-INSERT INTO problems (text) VALUES ('p-b'), ('P-a');
-INSERT INTO nodes (name) VALUES ('node-1');
-INSERT INTO provenances (node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build,
-  gpu_uuid, memory_bytes) VALUES (1, '', '', '', '', '', 0);
-INSERT INTO evidence (node_id, epoch_ordinal, sequence, environment_id, problem_id, provenance_id,
-  evidence, full_listing, clean, current, digest, payload) VALUES
-  (1, 1, 1, 1, 2, 1, 40, true, true, true, decode(repeat('ab', 16), 'hex'), '');
-INSERT INTO pooled_payloads SELECT substring(sha256('x'::bytea) FROM 1 FOR 16), 'x';
-INSERT INTO pooled (environment_id, problem_id, candidates, lows_us, node_count, evidence, digest,
-  report_rows) SELECT 1, 1, '{}', '{}', 1, 40, digest, '' FROM pooled_payloads;
-INSERT INTO releases (release_number, state, canary_permille, restores, change_count, author,
-  reason, end_author, end_reason) VALUES
-  (1, 1, 0, NULL, 3, 'José', 'first', '', ''), (2, 3, 50, NULL, 0, 'ann', 'try', 'bob', 'no'),
-  (3, 1, 0, 1, 1, 'ann', 'back', '', '');
-INSERT INTO release_choices (environment_id, problem_id, release_number, winner, node_count,
-  evidence, digest) SELECT e, p, r, 'c', 1, 40, digest FROM pooled_payloads, (VALUES (2, 1, 1),
-  (1, 1, 1), (1, 2, 1)) AS v(e, p, r);
-INSERT INTO release_choices (environment_id, problem_id, release_number, node_count, evidence)
-  VALUES (1, 1, 3, 1, 40);
-INSERT INTO pins (environment_id, problem_id, candidate, author, reason, expire_time) VALUES
-  (1, 1, 'c', 'ann', 'a bug', NULL), (1, 2, 'd', 'José', 'x', '2099-01-01 00:00:00.123457+00');
-INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, author, reason, expire_time)
-  VALUES ('eng1', '', '', 0, 0, 0, 'ann', 'x', NULL),
-  ('eng2', '<9.20', 'NVIDIA H200', 1, 0, 0, 'ann', 'y', '2099-01-01 00:00:00.000001+00');
-)";
-
-TEST_F(FleetStoreTest, TheDecisionsOfVersion1AreVouchedForByWhoeverMigrates) {
-  Run("DROP SCHEMA convtune CASCADE; CREATE SCHEMA convtune");
-  const std::string version1 = AllFleetMigrations()[0].sql;
-  Run(version1);
-  Run("CREATE TABLE schema_migrations (version integer PRIMARY KEY, name "
-      "text NOT NULL, apply_time timestamptz NOT NULL DEFAULT now()); "
-      "INSERT INTO schema_migrations VALUES (1, 'x')");
-  EXPECT_THAT(
-      std::string(CheckFleetSchema(*postgres_).message()),
-      HasSubstr("has schema version 1, this program needs 2: run `convtune-fleet migrate`"));
-  Run(kVersion1Rows);
-  const std::string before = Text("SELECT fleet_id FROM fleet");
-  EXPECT_EQ(*MigrateFleet(*postgres_), std::ssize(AllFleetMigrations()) - 1);
-  ASSERT_TRUE(CheckFleetSchema(*postgres_).ok());
-  // Programs of version 1 are refused, and those that are connected ask again.
-  EXPECT_EQ(Text("SELECT compatible_version FROM fleet"), "2;");
-  EXPECT_NE(Text("SELECT fleet_id FROM fleet"), before);
-  CheckedReleases checked;
-  for (int release = 1; release <= 3; ++release) {
-    EXPECT_TRUE(checked.Check(*postgres_, release).ok()) << checked.Check(*postgres_, release);
-  }
-  const auto pins = ListFleetPins(*postgres_);
-  ASSERT_TRUE(pins.ok());
-  ASSERT_EQ(pins->size(), 2U);
-  for (const FleetPin& pin : *pins) EXPECT_EQ(pin.error, "") << pin.pin_id;
-  const auto bans = ListFleetBans(*postgres_);
-  ASSERT_TRUE(bans.ok());
-  ASSERT_EQ(bans->size(), 2U);
-  for (const FleetBan& ban : *bans) EXPECT_EQ(ban.error, "") << ban.ban.fleet_ban;
-  // What agents pooled is pooled anew.
-  EXPECT_EQ(Text("SELECT COUNT(*) FROM pooled"), "0;");
-  EXPECT_EQ(Text("SELECT environment_id || ' ' || problem_id FROM pool_queue"), "1 2;");
-  // The digests are of something.
-  Run("UPDATE environments SET text = 'e3' WHERE text = 'e2'; UPDATE "
-      "pins SET expire_time = expire_time + interval '1 microsecond'; "
-      "UPDATE bans SET reason = 'z' WHERE ban_id = 1");
-  EXPECT_TRUE(absl::IsDataLoss(checked.Check(*postgres_, 1)));
-  EXPECT_TRUE(checked.Check(*postgres_, 3).ok());
-  EXPECT_EQ((*ListFleetPins(*postgres_))[0].error, "");
-  EXPECT_EQ((*ListFleetPins(*postgres_))[1].error, kWrongDigest);
-  EXPECT_EQ((*ListFleetBans(*postgres_))[0].error, kWrongDigest);
+TEST_F(FleetStoreTest, MigratesForwardWithWhatIsThere) {
+  const std::span<const sqlite::Migration> known = AllFleetMigrations();
+  std::vector<sqlite::Migration> later(known.begin(), known.end());
+  const int next = sqlite::LatestVersion(known) + 1;
+  later.push_back({next, "later", "ALTER TABLE nodes ADD COLUMN rack text NOT NULL DEFAULT 'r1'"});
+  EXPECT_EQ(*MigrateFleet(*postgres_, later), 1);
+  EXPECT_EQ(*MigrateFleet(*postgres_, later), 0);
+  EXPECT_EQ(*FleetSchemaVersion(*postgres_), next);
+  EXPECT_EQ(Text("SELECT rack FROM nodes"), "r1;");
+  // A migration that fails leaves nothing behind, not even those of its statements that worked.
+  later.push_back({next + 1, "wrong", "UPDATE nodes SET rack = 'r2'; SELECT nonsense"});
+  EXPECT_FALSE(MigrateFleet(*postgres_, later).ok());
+  EXPECT_EQ(*FleetSchemaVersion(*postgres_), next);
+  EXPECT_EQ(Text("SELECT rack FROM nodes"), "r1;");
+  // Programs that are connected, and that the next one leaves behind, do not write.
+  EXPECT_TRUE(names_->Begin().ok());
+  later.back().sql = "UPDATE fleet SET compatible_version = 99";
+  EXPECT_EQ(*MigrateFleet(*postgres_, later), 1);
+  EXPECT_TRUE(absl::IsAborted(names_->Begin().status()));
+  EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("newer"));
 }
 
 // As the fleet knows a tuning: without samples, and where it was measured.

@@ -878,27 +878,26 @@ absl::StatusOr<bool> Agent::TendTask(RunningTask* running) {
 }
 
 absl::Status Agent::ClaimMore() {
-  std::vector<std::string> environments;
-  int64_t room = 0;
+  std::map<std::string, int64_t> idle;  // devices, by environment text
   for (const auto& [text, place] : places_) {
-    int64_t idle = std::ssize(place.devices);
+    int64_t devices = std::ssize(place.devices);
     for (const RunningTask& running : running_) {
-      if (running.task.environment_text == text) --idle;
+      if (running.task.environment_text == text) --devices;
     }
-    if (idle <= 0) continue;
-    environments.push_back(text);
-    room += idle;
+    if (devices > 0) idle[text] = devices;
   }
-  if (environments.empty()) return absl::OkStatus();
+  if (idle.empty()) return absl::OkStatus();
   // This node's own callers go first.
   ASSIGN_OR_RETURN(const v1::ServerInfo info,
                    daemon_->Call<v1::ServerInfo>(v1::GetServerInfoRequest()));
   if (info.queue_depth() > 0 || info.waiting_callers() > 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      const std::vector<db::fleet::FleetTask> tasks,
-      db::fleet::ClaimTasks(*postgres_, *names_, node_id_, environments, room, options_.lease));
-  counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
-  for (const db::fleet::FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
+  for (const auto& [environment, devices] : idle) {
+    ASSIGN_OR_RETURN(
+        const std::vector<db::fleet::FleetTask> tasks,
+        db::fleet::ClaimTasks(*postgres_, *names_, node_id_, environment, devices, options_.lease));
+    counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
+    for (const db::fleet::FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
+  }
   return absl::OkStatus();
 }
 

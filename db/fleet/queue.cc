@@ -35,14 +35,13 @@ std::string LoneSql() {
 
 // Ends waiting tasks that were measured, and that no other node is left to measure. CompleteTask
 // does the same with its own task.
-absl::Status EndUntakeable(postgres::Connection& postgres,
-                           const std::vector<std::string>& environments) {
+absl::Status EndUntakeable(postgres::Connection& postgres, const std::string& environment) {
   return postgres.Execute(
       absl::StrCat("UPDATE tasks SET state = 3, end_time = now() WHERE task_id IN (SELECT task_id "
-                   "FROM tasks t JOIN environments v USING (environment_id) WHERE v.text = "
-                   "ANY($1::text[]) AND state = 1 AND tuned_by <> '{}' AND NOT ",
+                   "FROM tasks t JOIN environments v USING (environment_id) WHERE v.text = $1 AND "
+                   "state = 1 AND tuned_by <> '{}' AND NOT ",
                    TakerSql(), " FOR UPDATE OF t SKIP LOCKED)"),
-      {environments});
+      {environment});
 }
 
 // The condition that a task is $1, and is leased under the token $2, in the fleet $3.
@@ -163,7 +162,7 @@ absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& n
   }
   RETURN_IF_ERROR(names.AddProblems(texts));
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
-  RETURN_IF_ERROR(EndUntakeable(postgres, {request.environment_text}));
+  RETURN_IF_ERROR(EndUntakeable(postgres, request.environment_text));
   ASSIGN_OR_RETURN(const int64_t batch_id,
                    postgres.QueryValue<int64_t>(
                        "INSERT INTO batches (kind, author, reason, budget_ms) VALUES ($1,$2,$3,$4) "
@@ -254,16 +253,15 @@ absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetN
 }
 
 absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
-                                                  int64_t node_id,
-                                                  const std::vector<std::string>& environments,
+                                                  int64_t node_id, const std::string& environment,
                                                   int64_t limit, absl::Duration lease) {
   ASSIGN_OR_RETURN(postgres::Transaction transaction, names.Begin());
   RETURN_IF_ERROR(
       EndAttempts(postgres,
-                  "t.environment_id IN (SELECT environment_id FROM environments WHERE text = "
-                  "ANY($1::text[])) AND state = 2 AND lease_until < clock_timestamp() ORDER BY "
-                  "task_id LIMIT 100 FOR UPDATE SKIP LOCKED",
-                  {environments}, "lost_leases", kMostLostLeases, "true",
+                  "t.environment_id = (SELECT environment_id FROM environments WHERE text = $1) "
+                  "AND state = 2 AND lease_until < clock_timestamp() ORDER BY task_id LIMIT 100 "
+                  "FOR UPDATE SKIP LOCKED",
+                  {environment}, "lost_leases", kMostLostLeases, "true",
                   "'the node did not come back'", "t.not_before")
           .status());
   ASSIGN_OR_RETURN(
@@ -271,7 +269,7 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
       postgres.Query(
           absl::StrCat(
               "WITH open AS (SELECT task_id, v.text FROM tasks JOIN environments v USING "
-              "(environment_id) WHERE v.text = ANY($1::text[]) AND state = 1 AND not_before <= "
+              "(environment_id) WHERE v.text = $1 AND state = 1 AND not_before <= "
               "clock_timestamp() AND NOT $3 = ANY(tuned_by) AND EXISTS (SELECT 1 FROM nodes n "
               "WHERE n.node_id = $3 AND ",
               kTrusted,
@@ -281,8 +279,8 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
               "q WHERE t.task_id = open.task_id AND b.batch_id = t.batch_id AND q.problem_id = "
               "t.problem_id RETURNING t.task_id, t.lease_token, open.text, q.text, b.kind = 2 OR "
               "t.tuned_by <> '{}', b.budget_ms"),
-          {environments, limit, node_id, lease}));
-  if (rows.empty()) RETURN_IF_ERROR(EndUntakeable(postgres, environments));
+          {environment, limit, node_id, lease}));
+  if (rows.empty()) RETURN_IF_ERROR(EndUntakeable(postgres, environment));
   RETURN_IF_ERROR(transaction.Commit());
   std::vector<FleetTask> tasks;
   for (const postgres::Row row : rows) {

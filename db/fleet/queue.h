@@ -101,13 +101,12 @@ absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetN
                                           const Environment& environment,
                                           const std::string& driver);
 
-// Up to `limit` tasks of these environments, the weightiest first, leased to the
+// Up to `limit` tasks of the environment, the weightiest first, leased to the
 // node; those of a lease that has run out, too; none to a distrusted node. Waits for no other
-// claim. Where there is nothing to claim, ends the measured tasks of these environments that no
+// claim. Where there is nothing to claim, ends the measured tasks of the environment that no
 // other node could measure.
 absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
-                                                  int64_t node_id,
-                                                  const std::vector<std::string>& environments,
+                                                  int64_t node_id, const std::string& environment,
                                                   int64_t limit, absl::Duration lease);
 
 // These return false, and change nothing, if the lease is another's meanwhile, or the tables were

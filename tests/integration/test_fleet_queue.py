@@ -190,6 +190,38 @@ def test_a_task_of_tables_that_were_made_anew_is_not_taken_for_the_new_one(fleet
     assert [numbered(10)] in fleet.sql("SELECT text FROM evidence JOIN problems USING (problem_id)")
 
 
+def test_the_tasks_of_one_environment_take_no_more_than_its_gpus(fleet, daemons, fake_worker, tmp_path):
+    """A node with a GPU of each of two models: however weighty the tasks of one, the other's are tuned beside them."""
+    names = [f"nvidia-test-{n},cc=9.0,sms=132,cudnn=9.19.0,lib=full" for n in "ab"]
+    each = [f'env CONVTUNE_FAKE_SCRIPT="measure_delay_ms=0;environment={name}" {fake_worker}' for name in names]
+    worker = tmp_path / "worker"
+    worker.write_text(f"""#!/bin/sh
+case "$*" in
+*--probe*) {each[0]} --probe --devices 0; {each[1]} --probe --devices 1 ;;
+*gpu:1*) exec {each[1]} "$@" ;;
+*) exec {each[0]} "$@" ;;
+esac
+""")
+    worker.chmod(0o755)
+    daemon = daemons("--devices", "0,1", "--worker", worker).start()
+    agent = fleet.agent("node-0", daemon)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM node_devices") == 2, 20, "both devices")
+    agent.stop()
+    fleet.sql("CREATE TABLE leased (environment_id integer, tasks bigint);"
+              "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO leased SELECT environment_id, "
+              "COUNT(*) FROM tasks WHERE state = 2 GROUP BY 1; RETURN NULL; END $$;"
+              "CREATE TRIGGER look AFTER UPDATE ON tasks FOR EACH STATEMENT EXECUTE FUNCTION look()")  # fmt: skip
+    large = [f"fwd,x={n}x256x56x56,w=256x256x3x3,pad=1,nhwc,f16" for n in (32, 64, 128)]
+    batches = [
+        fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", name, "--budget", "1s", "--no-wait", "--json").json()["batch"]
+        for name, problems in zip(names, (large, [numbered(0)]), strict=True)
+    ]
+    fleet.agent("node-0", daemon)
+    for batch in batches:
+        fleet.cli.ok("tune", "--watch", batch)
+    assert fleet.sql("SELECT MAX(tasks) FROM leased GROUP BY environment_id") == [["1"], ["1"]]
+
+
 def kills(fleet, daemons, count, problems, seed):
     """Kills agents and daemons that have claims, until all is tuned."""
     rng = random.Random(seed)

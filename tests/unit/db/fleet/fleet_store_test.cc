@@ -156,7 +156,7 @@ class FleetStoreTest : public ::testing::Test {
   }
   std::vector<FleetTask> Claim(int64_t node, int64_t most = 1,
                                absl::Duration lease = absl::Hours(1)) {
-    const auto tasks = ClaimTasks(*postgres_, *names_, node, {environment_}, most, lease);
+    const auto tasks = ClaimTasks(*postgres_, *names_, node, environment_, most, lease);
     EXPECT_TRUE(tasks.ok()) << tasks.status();
     return tasks.ok() ? *tasks : std::vector<FleetTask>();
   }
@@ -956,7 +956,7 @@ class TablesMadeAnewTest : public FleetStoreTest {
     ASSERT_TRUE(QueueBatch(postgres, names, Request({1})).ok());
   }
   FleetTask ClaimOne(postgres::Connection& postgres, FleetNames& names, int64_t node) {
-    const auto tasks = ClaimTasks(postgres, names, node, {environment_}, 1, absl::Hours(1));
+    const auto tasks = ClaimTasks(postgres, names, node, environment_, 1, absl::Hours(1));
     EXPECT_TRUE(tasks.ok() && tasks->size() == 1) << tasks.status();
     return tasks.ok() && tasks->size() == 1 ? (*tasks)[0] : FleetTask();
   }
@@ -989,7 +989,7 @@ TEST_F(TablesMadeAnewTest, NothingIsWrittenByNumbersOfBefore) {
   Heartbeat heartbeat;
   heartbeat.release = 5;
   is_refused(WriteHeartbeat(*postgres_, *names_, node_, heartbeat));
-  is_refused(ClaimTasks(*postgres_, *names_, node_, {environment_}, 1, absl::Hours(1)).status());
+  is_refused(ClaimTasks(*postgres_, *names_, node_, environment_, 1, absl::Hours(1)).status());
   is_refused(QueueBatch(*postgres_, *names_, Request({2})).status());
   const TuningKey key = ValidSampleTuning(1).key;
   is_refused(

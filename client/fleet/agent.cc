@@ -912,8 +912,13 @@ absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
   *request.mutable_options()->mutable_time_budget() = ToProto(task.budget);
   const absl::StatusOr<v1::TuningJob> job = daemon_->Call<v1::TuningJob>(request);
   if (!job.ok()) {
-    if (absl::IsUnavailable(job.status())) return db::fleet::ReturnTask(*postgres_, task).status();
-    return db::fleet::FailTask(*postgres_, task, std::string(job.status().message())).status();
+    const absl::Status& why = job.status();
+    // A daemon that is gone, slow or full says nothing about the problem.
+    if (absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why) ||
+        absl::IsResourceExhausted(why)) {
+      return db::fleet::ReturnTask(*postgres_, task).status();
+    }
+    return db::fleet::FailTask(*postgres_, task, std::string(why.message())).status();
   }
   running_.push_back({task, job->name(), SteadyTime::Now() + options_.lease / kRenewals});
   return absl::OkStatus();

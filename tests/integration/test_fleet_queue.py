@@ -222,6 +222,26 @@ esac
     assert fleet.sql("SELECT MAX(tasks) FROM leased GROUP BY environment_id") == [["1"], ["1"]]
 
 
+@pytest.mark.ci
+def test_a_daemon_that_is_too_slow_to_take_a_task_is_no_failure_of_the_problem(fleet, nodes):
+    daemon, = nodes(1)
+    environment(fleet)
+    daemon.agent.stop()
+    batch = queue(fleet, [numbered(0)])
+    # The daemon stands still from within the claim on, so that the agent's next call is that of the job.
+    fleet.sql("CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.state = 2 THEN PERFORM pg_sleep(3); END IF; "
+              "RETURN NEW; END $$; CREATE TRIGGER wait BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION wait()")  # fmt: skip
+    fleet.agent("node-0", daemon)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1, 20, "the claim")
+    daemon.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: fleet.sql("SELECT state, node_id IS NULL FROM tasks") == [["2", "f"]], 20, "the lease")
+    wait_until(lambda: fleet.sql("SELECT state, node_id IS NULL FROM tasks") == [["1", "t"]], 50, "the task, given back")
+    assert fleet.number("SELECT failures + lost_leases + (SELECT COUNT(*) FROM task_failures) FROM tasks") == 0
+    fleet.sql("DROP TRIGGER wait ON tasks")
+    daemon.process.send_signal(signal.SIGCONT)
+    fleet.cli.ok("tune", "--watch", batch, timeout=120)
+
+
 def kills(fleet, daemons, count, problems, seed):
     """Kills agents and daemons that have claims, until all is tuned."""
     rng = random.Random(seed)

@@ -140,15 +140,18 @@ absl::StatusOr<std::string> FindProfile(const std::string& name_or_file) {
                                           folders[0].string(), " or ", folders[1].string()));
 }
 
-std::set<std::string> ProfileNames() {
+absl::StatusOr<std::set<std::string>> ProfileNames() {
   std::set<std::string> names;
   std::error_code error;
-  for (const fs::path& folder : ProfileFolders()) {
+  const auto folders = ProfileFolders();
+  for (const fs::path& folder : folders) {
     for (const fs::directory_entry& file : fs::directory_iterator(folder, error)) {
       if (file.path().extension() == ".json") names.insert(file.path().stem().string());
     }
   }
-  return names;
+  if (!names.empty()) return names;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--profile: there is no profile in ", folders[0].string(), " or ", folders[1].string()));
 }
 
 }  // namespace convtune

@@ -48,7 +48,8 @@ std::string DefaultWorkerPath();
 // source tree that it was built from. A "profile:" before the name is ignored.
 // NOT_FOUND names the folders.
 absl::StatusOr<std::string> FindProfile(const std::string& name_or_file);
-// The names that FindProfile finds without a file, sorted; empty if there is no such folder.
-std::set<std::string> ProfileNames();
+// The names that FindProfile finds without a file, sorted. FAILED_PRECONDITION names the folders
+// where there is none.
+absl::StatusOr<std::set<std::string>> ProfileNames();
 
 }  // namespace convtune

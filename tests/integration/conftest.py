@@ -198,6 +198,20 @@ def mounts():
 
 
 @pytest.fixture
+def emptied():
+    """emptied(*folders) begins a command that finds these folders empty, and cannot write to them."""
+
+    def make(*folders):
+        mount = " && ".join(f"mount -t tmpfs -o ro none '{folder}'" for folder in folders)
+        command = ["unshare", "--mount", "sh", "-c", mount + ' && exec "$@"', "sh"]
+        if subprocess.run([*command, "true"], capture_output=True).returncode:
+            pytest.skip("nothing can be mounted here")
+        return command
+
+    return make
+
+
+@pytest.fixture
 def cli(convtune):
     """cli(daemon) runs commands against it."""
     return lambda daemon=None, **kwargs: Cli(convtune, daemon.address if daemon else None, **kwargs)

@@ -254,6 +254,14 @@ def test_why_ends_with_1_where_cudnn_has_no_choice_and_says_profiles_beside_each
     assert run("why", tmp_path / "none").code == 2
 
 
+def test_why_without_a_profile_says_where_it_looked(convtune, emptied, tmp_path):
+    (tmp_path / "list.txt").write_text(f"{NHWC}\n")
+    profiles = REPO / "deploy" / "profiles"
+    done = subprocess.run([*emptied(profiles), convtune, "why", tmp_path / "list.txt"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "", done
+    assert "error: --profile: there is no profile in " in done.stderr and done.stderr.endswith(f" or {profiles}\n"), done.stderr
+
+
 def test_why_does_not_take_a_worker_that_died_for_a_missing_choice(convtune, worker, tmp_path):
     source = """
 #define _GNU_SOURCE

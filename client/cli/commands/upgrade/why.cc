@@ -146,8 +146,10 @@ class WhyCommand final : public app::Command {
     ASSIGN_OR_RETURN(const input::ProblemBatch batch, problems_.Read(context));
     const std::vector<ProblemRow> rows = MostWorkFirst(batch.rows);
     if (rows.empty()) return app::Worse(batch.code, app::ExitCode::kUsage);
-    const std::set<std::string> all = ProfileNames();
-    if (profiles_.empty()) profiles_.assign(all.begin(), all.end());
+    if (profiles_.empty()) {
+      ASSIGN_OR_RETURN(const std::set<std::string> all, ProfileNames());
+      profiles_.assign(all.begin(), all.end());
+    }
     ASSIGN_OR_RETURN(const auto profiles, FindProfiles(profiles_));
     CudnnCache cache({cache_, "", DefaultWorkerPath(),
                       [&context](const std::string& words) { context.Say(words); }});

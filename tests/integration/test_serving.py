@@ -439,6 +439,17 @@ def test_run_counts_where_the_folder_of_tmpdir_is_not_there(cli, preload, tmp_pa
     assert "1 missed" in result.err, result
 
 
+def test_run_says_that_it_cannot_count_where_it_can_make_no_folder(convtune, preload, emptied, tmp_path):
+    command = [*emptied("/tmp"), "env", "TMPDIR=/proc", convtune, "run", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    why = "/proc: No such file or directory, /tmp: Read-only file system"
+    assert done.returncode == 0, done
+    assert f"no folder can be made for the counters of this run ({why}); what the program gets is not counted" in done.stderr, done
+    assert "no process said" not in done.stderr
+    quiet = subprocess.run([*command[:-2], "--quiet", *command[-2:]], capture_output=True, text=True)
+    assert quiet.returncode == 0 and "no folder" not in quiet.stderr, quiet
+
+
 def test_run_limits_the_workspace(cli, preload, tmp_path):
     problem = Problem(op="bwd_filter")
     command = ("--snapshot", tmp_path, "--", *preload.command(preload.raw_args(problem, ALL)))

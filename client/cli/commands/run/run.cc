@@ -74,10 +74,13 @@ class RunFolder {
     const char* const chosen = getenv("TMPDIR");
     for (std::string pattern : {chosen != nullptr ? chosen : "", "/tmp"}) {
       if (pattern[0] != '/' || pattern.find_first_of(kSeparators) != std::string::npos) continue;
+      absl::StrAppend(&trouble_, trouble_.empty() ? "" : ", ", pattern, ": ");
       pattern += "/convtune-run-XXXXXX";
-      if (mkdtemp(pattern.data()) == nullptr) continue;
-      path_ = pattern;
-      break;
+      if (mkdtemp(pattern.data()) != nullptr) {
+        path_ = pattern;
+        break;
+      }
+      trouble_ += std::strerror(errno);
     }
     if (path_.empty()) return;
     const int fd = open((path_ + "/counters").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -88,8 +91,9 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Empty if none could be made.
+  // Empty if none could be made; `trouble` says why.
   std::string counters() const { return path_.empty() ? "" : path_ + "/counters"; }
+  const std::string& trouble() const { return trouble_; }
   // `library`, or a link to it if the dynamic linker could not read its path.
   std::string Reachable(const std::string& library) const {
     if (path_.empty() || library.find_first_of(kSeparators) == std::string::npos) return library;
@@ -105,6 +109,7 @@ class RunFolder {
 
  private:
   std::string path_;
+  std::string trouble_;  // the folders that were tried, with the system's words
 };
 
 class RunCommand final : public app::Command {
@@ -143,6 +148,10 @@ class RunCommand final : public app::Command {
     const std::string file = absl::StrCat(looked_in, "/", snapshot::kSnapshotFile);
     if (const std::string trouble = SnapshotTrouble(file); !trouble.empty() && !quiet_) {
       context.Say("convtune: ", trouble, "; the program gets nothing from convtune");
+    }
+    if (folder.counters().empty() && !quiet_) {
+      context.Say("convtune: no folder can be made for the counters of this run (",
+                  folder.trouble(), "); what the program gets is not counted");
     }
     const auto end = RunProgramAndWait(command_, variables);
     if (!end.ok()) {
@@ -256,7 +265,7 @@ class RunCommand final : public app::Command {
                                    {"snapshot", snapshot},
                                    {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")}})
                       .text);
-    } else if (!quiet_) {
+    } else if (!quiet_ && !path.empty()) {
       for (const std::string& line : Describe(counters, snapshot)) {
         context.Say("convtune: ", line);
       }

@@ -1,29 +1,18 @@
 #include "client/cpp/snapshot_loader.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
+#include "proto/base/replace_file.h"
 
 namespace convtune::client {
 namespace {
-
-// Path, inode and time of the last change: a file that was put in another one's place has another
-// inode, even where the clock of the file system has not moved on. Empty: there is no file.
-using FileIdentity = std::tuple<std::string, ino_t, int64_t, int64_t>;
-
-FileIdentity IdentityOf(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) return {};
-  return {path, info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-}
 
 std::string FolderOf(const std::string& chosen) {
   if (!chosen.empty()) return chosen;
@@ -39,18 +28,21 @@ struct SnapshotLoader::Reader {
   const std::string folder;
   const Open open;
   // The file is read again only when it was replaced.
-  FileIdentity identity = {};
+  std::string path = {};
+  std::optional<FileMark> mark = {};
   std::shared_ptr<const SnapshotAnswers> last = nullptr;
 
   Outcome Read() {
     const std::string from = FolderOf(folder);
-    const FileIdentity now = IdentityOf(absl::StrCat(from, "/", snapshot::kSnapshotFile));
-    if (last != nullptr && now != FileIdentity() && now == identity) return last;
+    std::string now_at = absl::StrCat(from, "/", snapshot::kSnapshotFile);
+    const std::optional<FileMark> now = MarkOf(now_at);
+    if (last != nullptr && now.has_value() && now == mark && now_at == path) return last;
     last = nullptr;
     auto opened = open(from);
     if (!opened.ok()) return opened.status();
     last = *std::move(opened);
-    identity = now;
+    path = std::move(now_at);
+    mark = now;
     return last;
   }
 

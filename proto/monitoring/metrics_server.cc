@@ -14,6 +14,7 @@
 #include "prometheus/exposer.h"
 #include "prometheus/metric_family.h"
 #include "proto/monitoring/family_builder.h"
+#include "proto/monitoring/lost_lines.h"
 #endif
 
 namespace convtune {
@@ -48,7 +49,17 @@ namespace {
 class Families final : public prometheus::Collectable {
  public:
   explicit Families(MetricsServer::Collect collect) : collect_(std::move(collect)) {}
-  std::vector<prometheus::MetricFamily> Collect() const override { return collect_(); }
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<prometheus::MetricFamily> all = collect_();
+    FamilyBuilder families;
+    families.Begin(prometheus::MetricType::Counter, "convtune_log_lost_lines_total",
+                   "Lines of the log that could not be written, or that nobody read in time");
+    const log::Lost lost = log::LostLines();
+    families.Add(lost.audit, {{"kind", "audit"}});
+    families.Add(lost.others, {{"kind", "other"}});
+    all.push_back(std::move(families.Take().front()));
+    return all;
+  }
 
  private:
   const MetricsServer::Collect collect_;

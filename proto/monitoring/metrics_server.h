@@ -21,8 +21,8 @@ bool MetricsBuilt();
 // for an empty text, which means none. INVALID_ARGUMENT says the rule. Pure function.
 absl::Status ValidateMetricsAddress(const std::string& text);
 
-// Serves GET /metrics on threads of its own. There is no encryption and no
-// authentication.
+// Serves GET /metrics on threads of its own, with the counts of this process's log (LostLines)
+// beside what it is given. There is no encryption and no authentication.
 class MetricsServer {
  public:
   using Collect = std::function<std::vector<prometheus::MetricFamily>()>;

@@ -215,10 +215,6 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
                  "0 while the disk refuses to take results, or the database was moved, deleted or "
                  "replaced",
                  input.stats.info.writable() ? 1 : 0);
-  families.Begin(MetricType::Counter, "convtune_log_lost_lines_total",
-                 "Lines of the log that could not be written, or that nobody read in time");
-  families.Add(input.lost_lines.audit, {{"kind", "audit"}});
-  families.Add(input.lost_lines.others, {{"kind", "other"}});
   families.Gauge("convtune_sockets_lost",
                  "Sockets of --listen whose file was removed or replaced: no client finds them",
                  input.lost_sockets);
@@ -258,7 +254,6 @@ MetricsServer::Collect DaemonFamilies(const MetricsSources& sources) {
     input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources.store->SizeBytes();
     input.backups = sources.backups->GetState();
-    input.lost_lines = log::LostLines();
     input.lost_sockets = rpc::http2::Listener::lost_sockets();
     const rpc::http2::TlsStats& tls = rpc::http2::TlsStats::Global();
     input.certificate_end = tls.certificate_end;

@@ -13,7 +13,6 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/enums.h"
-#include "proto/monitoring/lost_lines.h"
 #include "proto/monitoring/metrics_server.h"
 #include "server/devices/gpu_health.h"
 #include "server/release/publisher.h"
@@ -66,7 +65,6 @@ struct MetricsInput {
   std::optional<v1::Publication> publication;               // absent: nothing is published
   int64_t database_bytes = 0;
   v1::BackupState backups;
-  log::Lost lost_lines;
   int64_t lost_sockets = 0;
   int64_t certificate_end = 0;  // in seconds since 1970; 0: nothing listens over TCP
   // By http2::HandshakeFailure.
@@ -84,8 +82,8 @@ struct MetricsSources {
 };
 MetricsServer::Collect DaemonFamilies(const MetricsSources& sources);
 
-// Every metric of deploy/monitoring/README.md; a family without samples is left
-// out. Pure function.
+// Every metric of the daemon but those that each MetricsServer has; a family without samples is
+// left out. Pure function.
 std::vector<prometheus::MetricFamily> MakeFamilies(const MetricsInput& input);
 
 }  // namespace convtune::metrics

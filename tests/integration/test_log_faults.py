@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import subprocess
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 
 from harness.daemon import wait_until
 from harness.problems import numbered
+from test_fleet_metrics import watched  # noqa: F401
 from test_metrics import scrape, values
 
 PIPE_BYTES = 4096
@@ -96,6 +98,16 @@ def test_lines_that_cannot_be_written_are_counted_and_told_of_later(daemons):
     assert told["lost"] == lost and "File too large" in told["why"]
     (message,) = [line["message"] for line in lines if "were lost" in line.get("message", "")]
     assert f"{int(lost)} of audit" in message
+
+
+def test_an_agent_counts_the_lines_that_it_lost(watched):  # noqa: F811
+    agent = watched.agent
+    lost = lambda: values(agent.scrape())[LOST % "other"]  # noqa: E731
+    assert lost() == 0
+    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (agent.log_path.stat().st_size, resource.RLIM_INFINITY))
+    agent.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: lost() > 0, 20, "the line that says that files are read anew")
+    assert values(agent.scrape())[LOST % "audit"] == 0
 
 
 def test_results_beyond_the_file_size_limit_are_as_on_a_full_disk(fake_daemon):

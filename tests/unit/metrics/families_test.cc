@@ -26,7 +26,6 @@ TEST(Families, NumbersComeWithTheirLabels) {
   input.now = absl::FromUnixSeconds(10'000);
   input.stats.info.set_lookups(12);
   input.stats.info.set_hits(7);
-  input.lost_lines = {3, 5};
   input.lost_sockets = 1;
   input.stats.misses[static_cast<size_t>(v1::MISS_REASON_NOT_FOUND)] = 4;
   input.stats.misses[static_cast<size_t>(v1::MISS_REASON_NO_DEVICE)] = 1;
@@ -43,9 +42,7 @@ TEST(Families, NumbersComeWithTheirLabels) {
   for (const char* line :
        {R"(convtune_build_info{version="1.2.3"} 1)", "convtune_lookups_total 12",
         "convtune_lookup_hits_total 7", R"(convtune_lookup_misses_total{reason="not_found"} 4)",
-        R"(convtune_lookup_misses_total{reason="no_device"} 1)",
-        R"(convtune_log_lost_lines_total{kind="audit"} 3)",
-        R"(convtune_log_lost_lines_total{kind="other"} 5)", "convtune_sockets_lost 1",
+        R"(convtune_lookup_misses_total{reason="no_device"} 1)", "convtune_sockets_lost 1",
         R"(convtune_worker_deaths_total{device="gpu:0"} 2)",
         R"(convtune_device_state{device="gpu:0",environment="nvidia-h200",state="backing_off"} 1)",
         R"(convtune_device_state{device="gpu:0",environment="nvidia-h200",state="ready"} 0)",

@@ -6,6 +6,7 @@
 
 #include "convtune/v1/tuning_service.pb.h"
 #include "google/protobuf/util/time_util.h"
+#include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/enums.h"
 #include "proto/monitoring/family_builder.h"
@@ -165,30 +166,32 @@ std::map<std::string, EnvironmentCensus> EvidenceCensus::Get() {
   const SteadyTime now = SteadyTime::Now();
   MutexLock lock(mutex_);
   if (now >= count_time_ + max_age_) {
-    counted_ = Count();
-    count_time_ = now;
+    // What fails is tried again at the next call. What was counted before stays.
+    if (auto counted = Count(); counted.ok()) {
+      counted_ = *std::move(counted);
+      count_time_ = now;
+    }
   }
   return counted_;
 }
 
-std::map<std::string, EnvironmentCensus> EvidenceCensus::Count() const {
+absl::StatusOr<std::map<std::string, EnvironmentCensus>> EvidenceCensus::Count() const {
   std::map<std::string, EnvironmentCensus> all;
   std::map<std::string, std::vector<absl::Time>> times;
   TuningKey after;
   bool more = true;
   while (more) {
-    const absl::StatusOr<lookup::TuningPage> page =
-        tuner_->ListTunings("", /*page_size=*/1000, after, "");
-    if (!page.ok()) break;
-    for (const auto& indexed : page->tunings) {
+    ASSIGN_OR_RETURN(const lookup::TuningPage page,
+                     tuner_->ListTunings("", /*page_size=*/1000, after, ""));
+    for (const auto& indexed : page.tunings) {
       const std::string& environment = indexed->EnvironmentName();
       EnvironmentCensus& census = all[environment];
       ++census.tunings[indexed->tuning.evidence];
       ++census.origins[indexed->tuning.origin];
       times[environment].push_back(indexed->tuning.tune_time);
     }
-    more = page->more;
-    if (more) after = page->last();
+    more = page.more;
+    if (more) after = page.last();
   }
   for (auto& [name, of] : times) {
     const auto middle = of.begin() + static_cast<ptrdiff_t>(of.size() / 2);

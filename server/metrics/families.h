@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/store/backups.h"
 #include "db/tuning_store.h"
@@ -39,11 +40,11 @@ class EvidenceCensus {
   explicit EvidenceCensus(tuner::Tuner* tuner, absl::Duration max_age = absl::Minutes(1))
       : tuner_(tuner), max_age_(max_age) {}
 
-  // By the environment's name.
+  // By the environment's name. Where counting fails, as it was counted last.
   std::map<std::string, EnvironmentCensus> Get();
 
  private:
-  std::map<std::string, EnvironmentCensus> Count() const;
+  absl::StatusOr<std::map<std::string, EnvironmentCensus>> Count() const;
 
   tuner::Tuner* const tuner_;
   const absl::Duration max_age_;

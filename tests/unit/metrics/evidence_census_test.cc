@@ -12,10 +12,11 @@ class PagedTuner : public rpc::FakeTuner {
  public:
   std::vector<std::shared_ptr<const lookup::IndexedTuning>> tunings;
   int calls = 0;
+  int failing_call = 0;  // the number of the call that fails
 
   absl::StatusOr<lookup::TuningPage> ListTunings(const std::string&, int, const TuningKey& after,
                                                  const std::string&) override {
-    ++calls;
+    if (++calls == failing_call) return absl::UnavailableError("the store is busy");
     lookup::TuningPage page;
     const size_t index = after.problem_text.empty() ? 0 : std::stoul(after.problem_text);
     if (index < tunings.size()) page.tunings.push_back(tunings[index]);
@@ -65,6 +66,16 @@ TEST(EvidenceCensus, CountsAgainOnlyOnceItIsOld) {
   absl::SleepFor(kAge);
   EXPECT_EQ(census.Get()["a"].tunings.at(Evidence::kMeasured), 2);
   EXPECT_EQ(tuner.calls, 3);
+}
+
+TEST(EvidenceCensus, ACountThatFailedIsTriedAgainAtTheNextCall) {
+  PagedTuner tuner;
+  tuner.Add("a", Evidence::kMeasured, 1);
+  tuner.Add("a", Evidence::kMeasured, 2);
+  EvidenceCensus census(&tuner);
+  tuner.failing_call = 2;  // half is counted by then
+  EXPECT_TRUE(census.Get().empty());
+  EXPECT_EQ(census.Get()["a"].tunings.at(Evidence::kMeasured), 2);
 }
 
 TEST(EvidenceCensus, NothingKnownIsNothing) {

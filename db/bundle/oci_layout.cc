@@ -1,5 +1,6 @@
 #include "db/bundle/oci_layout.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -16,8 +17,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "db/bundle/bundle_reader.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::db::bundle {
 namespace {
@@ -60,29 +63,30 @@ std::string TarHeader(int64_t size) {
 class Blob {
  public:
   explicit Blob(fs::path folder)
-      : folder_(std::move(folder)), file_(folder_ / "new", std::ios::binary) {}
+      : folder_(std::move(folder)),
+        file_(open((folder_ / "new").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+    if (!file_.valid()) status_ = FileError(folder_, "creating a file in it");
+  }
   void Write(std::string_view bytes) {
-    file_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    if (status_.ok() && !WriteAll(file_.get(), bytes)) status_ = FileError(folder_, "writing");
     sha256_.Update(bytes);
     size_ += static_cast<int64_t>(bytes.size());
   }
   // Returns the OCI descriptor of the blob: media type, digest and size.
   absl::StatusOr<Document> Finish(const char* type) {
-    file_.close();
     const std::string digest = absl::BytesToHexString(sha256_.Digest());
-    std::error_code error;
-    fs::rename(folder_ / "new", folder_ / digest, error);
-    if (!file_ || error) {
-      return absl::UnavailableError(Concat(folder_.string(), ": cannot be written"));
-    }
+    const std::string path = folder_ / digest;
+    RETURN_IF_ERROR(status_);
+    RETURN_IF_ERROR(PutInPlace(file_.get(), folder_ / "new", path));
     return Document{{"mediaType", type}, {"digest", "sha256:" + digest}, {"size", size_}};
   }
 
  private:
   const fs::path folder_;
-  std::ofstream file_;
+  const UniqueFd file_;
   Sha256 sha256_;
   int64_t size_ = 0;
+  absl::Status status_;
 };
 
 absl::StatusOr<Document> WriteBlob(const fs::path& folder, const char* type,
@@ -144,13 +148,10 @@ absl::Status WriteFolder(const std::string& bundle, const fs::path& folder) {
                                                        {"config", config_blob},
                                                        {"layers", Document::array({layer})},
                                                        {"annotations", annotations}}));
-  std::ofstream(folder / "index.json")
-      << Document{{"schemaVersion", 2}, {"manifests", Document::array({manifest})}};
-  std::ofstream last(folder / "oci-layout");
-  last << Document{{"imageLayoutVersion", "1.0.0"}};
-  last.close();
-  return last ? absl::OkStatus()
-              : absl::UnavailableError(Concat(folder.string(), ": cannot be written"));
+  RETURN_IF_ERROR(SyncFolderOf(blobs));
+  const Document index = {{"schemaVersion", 2}, {"manifests", Document::array({manifest})}};
+  RETURN_IF_ERROR(ReplaceFile(folder / "index.json", index.dump()));
+  return ReplaceFile(folder / "oci-layout", Document{{"imageLayoutVersion", "1.0.0"}}.dump());
 }
 
 // Reads a JSON file of the layout. A file that is missing or is no JSON gives a value for which
@@ -194,10 +195,12 @@ absl::Status WriteOciLayout(const std::string& bundle, const std::string& folder
   std::error_code error;
   if (written.ok()) {
     fs::rename(partial, target, error);
-    if (error) written = absl::InvalidArgumentError(Concat(folder, ": ", error.message()));
+    written = error ? absl::InvalidArgumentError(Concat(folder, ": ", error.message()))
+                    : SyncFolderOf(target);
   }
   if (!written.ok()) fs::remove_all(partial, error);
-  return written;
+  // UNAVAILABLE would be a daemon that does not answer.
+  return absl::IsUnavailable(written) ? absl::FailedPreconditionError(written.message()) : written;
 }
 
 void OciBundle::Close::operator()(gzFile_s* file) const { gzclose(file); }
@@ -209,7 +212,12 @@ absl::StatusOr<std::unique_ptr<OciBundle>> OciBundle::Open(const std::string& fo
   const fs::path manifest =
       OnlyBlob(folder, ReadJson(fs::path(folder) / "index.json"), "manifests");
   if (manifest.empty()) return refuse("must hold one image");
-  const fs::path layer = OnlyBlob(folder, ReadJson(manifest), "layers");
+  const Document image = ReadJson(manifest);
+  if (image.is_object() && image.contains("manifests")) {
+    return refuse(Concat("must hold one image, but sha256:", manifest.filename().string(),
+                         " is a list of images, such as one for each platform"));
+  }
+  const fs::path layer = OnlyBlob(folder, image, "layers");
   if (layer.empty()) return refuse("its image must have one layer");
   std::error_code error;
   if (!fs::is_regular_file(layer, error)) return refuse("its layer must be a file");

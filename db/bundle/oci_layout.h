@@ -23,7 +23,8 @@ bool IsOciLayout(const std::string& folder);
 
 // Writes the bundle as a layout, whole or not at all. The manifest's annotations name the GPUs,
 // the versions of cuDNN, the number of tunings and the bundle's digest. REQUIRES: `folder` is not
-// there. INVALID_ARGUMENT if it cannot be made; the errors of BundleReader.
+// there. INVALID_ARGUMENT if it cannot be made, RESOURCE_EXHAUSTED or FAILED_PRECONDITION if the
+// disk refuses what is written to it; the errors of BundleReader.
 absl::Status WriteOciLayout(const std::string& bundle, const std::string& folder);
 
 // Reads the bundle of a layout from its beginning to its end. Digests of blobs are not compared:

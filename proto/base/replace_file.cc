@@ -50,31 +50,26 @@ absl::Status SyncFolderOf(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status PutInPlace(int fd, const std::string& temporary, const std::string& path) {
+  if (fsync(fd) != 0) return FileError(temporary, "fsync");
+  if (rename(temporary.c_str(), path.c_str()) != 0) return FileError(path, "renaming over it");
+  return SyncFolderOf(path);
+}
+
 absl::Status ReplaceFile(const std::string& path, std::string_view bytes) {
   std::string temporary = path + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) {
-    return FileError(path, "creating a temporary file beside it");
-  }
-  absl::Status status = absl::OkStatus();
-  if (!WriteAll(fd, bytes)) {
+  const UniqueFd fd(mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.valid()) return FileError(path, "creating a temporary file beside it");
+  absl::Status status;
+  if (!WriteAll(fd.get(), bytes)) {
     status = FileError(temporary, "writing");
-  } else if (fchmod(fd, 0644) != 0) {
+  } else if (fchmod(fd.get(), 0644) != 0) {
     status = FileError(temporary, "setting its mode");
-  } else if (fsync(fd) != 0) {
-    status = FileError(temporary, "fsync");
+  } else {
+    status = PutInPlace(fd.get(), temporary, path);
   }
-  if (close(fd) != 0 && status.ok()) {
-    status = FileError(temporary, "closing");
-  }
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = FileError(path, "renaming over it");
-  }
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
-  }
-  return SyncFolderOf(path);
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
 }
 
 std::optional<FileMark> MarkOf(const std::string& path) {

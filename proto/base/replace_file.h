@@ -19,9 +19,13 @@ bool WriteAll(int fd, std::string_view bytes);
 // UNAVAILABLE for anything else.
 absl::Status FileError(const std::string& path, std::string_view action);
 
-// Writes `bytes` to a temporary name beside `path`, fsyncs, renames it over
-// `path` (mode 0644 whatever the umask) and fsyncs the folder. Nothing is left
-// behind on an error, which names the path.
+// Gives the file that is written through `fd` under the name `temporary` the name `path`, which is
+// in the same folder: syncs it, renames it over what is there and syncs the folder. Errors name the
+// path.
+absl::Status PutInPlace(int fd, const std::string& temporary, const std::string& path);
+
+// Writes `bytes` to a temporary name beside `path`, and puts it in place with
+// mode 0644 whatever the umask. Nothing is left behind on an error, which names the path.
 absl::Status ReplaceFile(const std::string& path, std::string_view bytes);
 
 // Makes a file that was put in the place `path` stay there when the power

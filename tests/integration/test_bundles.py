@@ -243,6 +243,42 @@ def test_a_bundle_as_an_oci_image_goes_through_a_registrys_tool(tuned, bare_daem
     assert not list(tmp_path.glob("*.part*"))
 
 
+def test_an_oci_layout_is_on_disk_before_it_has_its_name(tuned, convtune, tmp_path):
+    daemon, _ = tuned
+    source = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+static void say(const char* what, const struct stat* of) {
+  FILE* log = fopen(getenv("SYNC_LOG"), "a");
+  fprintf(log, "%s %lu\\n", what, (unsigned long)of->st_ino);
+  fclose(log);
+}
+int fsync(int fd) {
+  struct stat of;
+  if (fstat(fd, &of) == 0) say("fsync", &of);
+  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
+}
+int rename(const char* from, const char* to) {
+  struct stat of;
+  if (stat(from, &of) == 0) say("rename", &of);
+  return ((int (*)(const char*, const char*))dlsym(RTLD_NEXT, "rename"))(from, to);
+}
+"""
+    shim, log, image = tmp_path / "shim.so", tmp_path / "log", tmp_path / "image"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", shim], input=source, text=True, check=True)
+    env = {**os.environ, "CONVTUNE_ADDRESS": daemon.address, "LD_PRELOAD": str(shim), "SYNC_LOG": str(log)}
+    subprocess.run([convtune, "export", image, "--oci"], check=True, capture_output=True, env=env)
+    said = log.read_text().splitlines()
+    named = said.index(f"rename {image.stat().st_ino}")
+    written = [image, *image.rglob("*")]
+    assert len(written) == 8, written
+    assert [p for p in written if f"fsync {p.stat().st_ino}" not in said[:named]] == []
+    assert f"fsync {tmp_path.stat().st_ino}" in said[named:]
+
+
 def test_an_oci_layout_without_a_bundle_is_one_clear_error(tuned, tmp_path):
     _, run = tuned
     good = tmp_path / "good"
@@ -275,5 +311,7 @@ def test_an_oci_layout_without_a_bundle_is_one_clear_error(tuned, tmp_path):
     refused("its layer must be a file")
     os.mkfifo(layer)
     refused("its layer must be a file")
+    manifest.write_text(json.dumps({"manifests": [{"digest": digest}], "mediaType": "application/vnd.oci.image.index.v1+json"}))
+    refused(f"{good}: must hold one image, but {digest} is a list of images")
     manifest.write_text(json.dumps({"layers": []}))
     refused(f"{good}: its image must have one layer")

@@ -92,10 +92,6 @@ AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
   Exchange(nullptr, temporary_.c_str());
 }
 
-absl::Status AtomicFile::Error(const char* action) const {
-  return absl::InternalError(absl::StrCat(path_, ": ", action, ": ", std::strerror(errno)));
-}
-
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path,
                                                                const char* argument) {
   ASSIGN_OR_RETURN(std::string target, Target(path, argument));
@@ -139,14 +135,15 @@ AtomicFile::~AtomicFile() {
 }
 
 absl::Status AtomicFile::Write(std::string_view bytes) {
-  return WriteAll(fd_, bytes) ? absl::OkStatus() : Error("cannot be written");
+  if (WriteAll(fd_, bytes)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(path_, ": cannot be written: ", std::strerror(errno)));
 }
 
 absl::Status AtomicFile::Commit() {
-  if (fsync(fd_) != 0) return Error("cannot be synced");
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return Error("cannot be put in place");
-  committed_ = true;
-  return SyncFolderOf(path_);
+  const absl::Status placed = PutInPlace(fd_, temporary_, path_);
+  committed_ = placed.ok();
+  // UNAVAILABLE would be a daemon that does not answer.
+  return placed.ok() ? placed : absl::InternalError(placed.message());
 }
 
 }  // namespace convtune::cli::output

@@ -44,7 +44,6 @@ class AtomicFile {
 
  private:
   AtomicFile(std::string path, std::string temporary, int fd);
-  absl::Status Error(const char* action) const;
 
   const std::string path_;
   const std::string temporary_;

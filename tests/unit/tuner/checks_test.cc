@@ -13,7 +13,6 @@ using ::testing::IsEmpty;
 
 class ChecksTest : public TunerTest {
  protected:
-  Tuning Tuned() { return tuner_->GetTuning("", Problem(1)).value(); }
   Candidate Find(const std::string& text) {
     for (const Candidate& candidate : Tuned().candidates) {
       if (ToText(candidate.id) == text) return candidate;
@@ -29,8 +28,7 @@ class ChecksTest : public TunerTest {
 };
 
 TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
-  Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("");
   EXPECT_EQ(Find("graph:eng2,k2=2").error.value(), 3e-4F);
   Constraints constraints;
   constraints.max_error = 1.5e-4;
@@ -43,8 +41,7 @@ TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
 }
 
 TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
-  Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("wrong=2");
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   EXPECT_THAT(Find("graph:eng2,k2=2").error_message, HasSubstr("differs from the reference by 1"));
   const auto quarantine = store_.ListQuarantine().value();
@@ -55,16 +52,12 @@ TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(tuner_->ListDevices().at(0).worker_deaths(), 0);
 
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
-  Start("");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("");
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
 }
 
 TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
-  Start("nonfinite=1;overwrites=3");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("nonfinite=1;overwrites=3");
   EXPECT_THAT(Find("graph:eng1,k2=1").error_message, HasSubstr("3 elements"));
   EXPECT_THAT(Find("graph:eng3,k2=3").error_message, HasSubstr("4 bytes behind its end"));
   const auto quarantine = store_.ListQuarantine().value();
@@ -74,45 +67,30 @@ TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
 }
 
 TEST_F(ChecksTest, AWorkerThatChecksInAnotherWayTriesAgain) {
-  Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("wrong=2");
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
-  Start("checker_version=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("checker_version=2");
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
   // A candidate that is wrong again is quarantined for its version.
-  Start("checker_version=3;wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("checker_version=3;wrong=2");
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(store_.ListQuarantine()->at(0).checker_version, 3);
 }
 
 TEST_F(ChecksTest, AWorkerThatMeasuresNothingLiftsNoQuarantine) {
-  Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("wrong=2");
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
   // Its clocks do not agree, so that it builds plans and runs none of them.
-  Start(absl::StrCat("checker_version=2;self_check=", static_cast<int>(SelfCheckBit::kClock)));
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn(absl::StrCat("checker_version=2;self_check=", static_cast<int>(SelfCheckBit::kClock)));
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
 }
 
 TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
-  Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("");
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
   // Contended: what it measures does not replace what is there.
-  Start("wrong=2;other_processes=1");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("wrong=2;other_processes=1");
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   const auto outcome = Ask({});
@@ -121,8 +99,7 @@ TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
 }
 
 TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
-  Start("wrong=-2");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("wrong=-2");
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
@@ -139,8 +116,7 @@ TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
 }
 
 TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
-  Start("wrong_from=5");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("wrong_from=5");
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().incomplete_reasons, ReasonBit(IncompleteReason::kSomeUnjudged));
@@ -149,16 +125,12 @@ TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
   EXPECT_EQ(Find("graph:eng5,k2=1").status, CandidateStatus::kUnjudged);
   EXPECT_THAT(Find("graph:eng5,k2=1").error_message, HasSubstr("differs from the reference"));
   // Another tuning tries them again.
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
-  Start("");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("");
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
 }
 
 TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
-  Start("wrong=0");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("wrong=0");
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
@@ -169,24 +141,21 @@ TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
 }
 
 TEST_F(ChecksTest, AFaultOfAWholeApiIsNotBelieved) {
-  Start("legacy=2;wrong_from=8");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("legacy=2;wrong_from=8");
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_TRUE(Tuned().has(IncompleteReason::kLegacyStockUnjudged));
   EXPECT_FALSE(Tuned().has(IncompleteReason::kGraphStockUnjudged));
 }
 
 TEST_F(ChecksTest, ATuningThatLosesItsStockChoiceSaysSo) {
-  Start("fault=segv;where=check;index=0");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("fault=segv;where=check;index=0");
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().incomplete_reasons, ReasonBit(IncompleteReason::kStockFailed));
 }
 
 TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {
-  Start("hopeless=3");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("hopeless=3");
   const Candidate slow = Find("graph:eng3,k2=3");
   EXPECT_EQ(slow.status, CandidateStatus::kTimed);
   EXPECT_EQ(slow.sample_count, 1);
@@ -200,15 +169,13 @@ TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {
 }
 
 TEST_F(ChecksTest, ASearchThatWasLeftOutForTheSizeOfTheProblemIsSaid) {
-  Start("legacy=3;find_left_out=1");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("legacy=3;find_left_out=1");
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_TRUE(Tuned().has(IncompleteReason::kFindLeftOut));
 }
 
 TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
-  Start("host_us=500");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("host_us=500");
   EXPECT_EQ(Find("graph:eng0,k2=0").capture, CaptureSupport::kYes);
   EXPECT_EQ(Find("graph:eng1,k2=1").capture, CaptureSupport::kNo);
   Constraints constraints;
@@ -223,8 +190,7 @@ TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
 }
 
 TEST_F(ChecksTest, FinalistsAreTimedAsReplaysAndWithColdCaches) {
-  Start("candidates=2");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("candidates=2");
   EXPECT_EQ(Tuned().cache_state, CacheState::kInputHot);
   // Of the two this one can be captured.
   const Candidate candidate = Find("graph:eng0,k2=0");
@@ -243,7 +209,7 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.all_timings = true;
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
   const Candidate candidate = Find("graph:eng0,k2=0");
   std::vector<CacheState> eager, replays;
   for (const TimeSummary& time : candidate.other_times) {
@@ -255,19 +221,13 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
 }
 
 TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
-  Start("candidates=2;unblocked_from=9");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
-  const Candidate winner = Tuned().candidates[0];
+  const Candidate winner = TuneOn("candidates=2;unblocked_from=9").candidates[0];
   ASSERT_FALSE(winner.other_times.empty());
   for (const TimeSummary& time : winner.other_times) {
     EXPECT_EQ(time.sample_count, 9);
     EXPECT_LT(time.high_us, 1000);
   }
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
-  Start("candidates=2;unblocked_from=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
-  const Candidate again = Tuned().candidates[0];
+  const Candidate again = TuneOn("candidates=2;unblocked_from=2").candidates[0];
   ASSERT_FALSE(again.other_times.empty());
   for (const TimeSummary& time : again.other_times) {
     EXPECT_EQ(time.sample_count, 8);
@@ -276,9 +236,8 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
 }
 
 TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
-  Start("candidates=4;unblocked_from=0;unblocked_index=2");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
-  for (const Candidate& candidate : Tuned().candidates) {
+  for (const Candidate& candidate :
+       TuneOn("candidates=4;unblocked_from=0;unblocked_index=2").candidates) {
     if (ToText(candidate.id) == "graph:eng2,k2=2") {
       EXPECT_EQ(candidate.status, CandidateStatus::kFailed);
       EXPECT_THAT(candidate.error_message, HasSubstr("behind a blocking kernel"));
@@ -291,25 +250,19 @@ TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
 }
 
 TEST_F(ChecksTest, WhereNothingCanBeHeldAllAreComparedWithoutAHold) {
-  Start("candidates=4;unblocked_from=0");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
-  for (const Candidate& candidate : Tuned().candidates) {
+  for (const Candidate& candidate : TuneOn("candidates=4;unblocked_from=0").candidates) {
     EXPECT_TRUE(candidate.timed());
     EXPECT_GT(candidate.low_us, 1000);
   }
 }
 
 TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
-  Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("");
   const auto before = Ask({});
   ASSERT_TRUE(before.has_answer());
   const v1::Candidate& fastest = before.answer().winner();
   const int64_t index = fastest.engine_config().engine_index();
-  tuner_->Drain(SteadyTime::Now());
-  options_.devices.clear();
-  Start(absl::StrCat("host_us=5000;slow_host=", index));
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn(absl::StrCat("host_us=5000;slow_host=", index));
   EXPECT_EQ(Find(fastest.text()).host_us, 5000);
   const auto after = Ask({});
   ASSERT_TRUE(after.has_answer());
@@ -319,10 +272,7 @@ TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
 TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
   options_.hang_timeout = absl::Milliseconds(500);
   Start("fault=hang;where=measure;index=0");
-  jobs::JobRequest request;
-  request.problems = {Problem(1)};
-  request.demand.options.time_budget = absl::Milliseconds(400);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(Within(absl::Milliseconds(400))).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);
   EXPECT_TRUE(Tuned().candidates[0].timed());

@@ -15,9 +15,8 @@ using ::testing::HasSubstr;
 class FaultTest : public TunerTest {
  protected:
   int CountStatus(CandidateStatus status) {
-    const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
     int count = 0;
-    for (const Candidate& c : tuning.candidates) count += c.status == status ? 1 : 0;
+    for (const Candidate& c : Tuned().candidates) count += c.status == status ? 1 : 0;
     return count;
   }
   v1::Device Device() { return tuner_->ListDevices().at(0); }
@@ -35,10 +34,7 @@ TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   const auto& [fault, where] = GetParam();
   AddDevice(absl::StrCat("index=2;fault=", fault.kind, ";where=", where));
   Start();
-  jobs::JobRequest request;
-  request.problems = {Problem(1)};
-  request.demand.options.time_budget = absl::Seconds(1);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(Within(absl::Seconds(1))).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   const auto quarantine = store_.ListQuarantine().value();
@@ -75,20 +71,17 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   options_.hang_timeout = absl::Milliseconds(500);
   AddDevice(absl::StrCat("index=2;where=measure;fault=", GetParam()));
   Start();
-  jobs::JobRequest request;
-  request.problems = {Problem(1)};
-  request.demand.options.time_budget = absl::Milliseconds(400);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  jobs::JobRequest request = Within(absl::Milliseconds(400));
+  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 2);
-  EXPECT_THAT(tuner_->GetTuning("", Problem(1))->incomplete_message,
-              HasSubstr("while the worker was at one candidate"));
+  EXPECT_THAT(Tuned().incomplete_message, HasSubstr("while the worker was at one candidate"));
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng2,k2=2");
   EXPECT_EQ(store_.ListQuarantine()->at(0).reason, QuarantineReason::kHung);
   EXPECT_EQ(store_.ListQuarantine()->at(0).hang_budget, absl::Milliseconds(400));
   EXPECT_THAT(store_.ListQuarantine()->at(0).message, HasSubstr("hung with a budget of 400ms"));
   request.demand.max_age = absl::ZeroDuration();
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
 }
 
@@ -97,11 +90,8 @@ class HangWithinTheBudget : public FaultTest, public ::testing::WithParamInterfa
 TEST_P(HangWithinTheBudget, IsNoticedFromTheLastSignOfLife) {
   options_.hang_timeout = absl::Seconds(1);
   Start(absl::StrCat("fault=hang;index=2;where=", GetParam()));
-  jobs::JobRequest request;
-  request.problems = {Problem(1)};
-  request.demand.options.time_budget = absl::Seconds(60);
   const SteadyTime start = SteadyTime::Now();
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(Within(absl::Seconds(60))).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_LT(SteadyTime::Now() - start, absl::Seconds(20));
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
@@ -119,18 +109,15 @@ class LateFaultTest : public FaultTest {
  protected:
   // Tunes with a budget of 400 ms.
   v1::TuningJob TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
-    jobs::JobRequest request;
-    request.problems = {Problem(n)};
-    request.demand.options.time_budget = budget;
+    jobs::JobRequest request = Within(budget, n);
     request.demand.max_age = absl::ZeroDuration();
-    return WaitFor(tuner_->CreateJob(request)->name());
+    return Run(request);
   }
 };
 
 TEST_F(LateFaultTest, ALongerBudgetTriesWhatHungAgainAndLiftsTheQuarantineIfItWasOnlySlow) {
   options_.hang_timeout = absl::Milliseconds(300);
-  AddDevice("index=2;where=prepare;fault=slow;slow_ms=1500");
-  Start();
+  Start("index=2;where=prepare;fault=slow;slow_ms=1500");
   TuneShortly(1);
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(TuneShortly(1).state(), v1::JOB_STATE_SUCCEEDED);
@@ -161,7 +148,7 @@ TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarant
   Tune({Problem(1)});
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(*tuner_->DeleteTunings("", {Problem(1), Problem(2)}, /*only_from_fleet=*/true), 0);
-  Tuning of_fleet = *tuner_->GetTuning("", Problem(1));
+  Tuning of_fleet = Tuned();
   bool given = false;
   const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     if (std::exchange(given, true)) return std::nullopt;
@@ -188,8 +175,7 @@ TEST_F(LateFaultTest, JudgingGivesWayToOtherWorkAndBlamesNobody) {
 
 TEST_F(LateFaultTest, DrainingEndsTheJudging) {
   options_.hang_timeout = absl::Seconds(3);
-  AddDevice("index=2;where=measure;fault=hang");
-  Start();
+  Start("index=2;where=measure;fault=hang");
   EXPECT_EQ(TuneShortly(1).state(), v1::JOB_STATE_SUCCEEDED);
   ASSERT_TRUE(Eventually([this] { return Device().worker_deaths() == 1; }));
   tuner_->Drain(SteadyTime::Now() + absl::Hours(1));
@@ -202,25 +188,20 @@ TEST_F(LateFaultTest, ATuningWhoseWorkerDiedLateIsAnsweredAndTheSuspectJudgedBeh
   EXPECT_EQ(TuneShortly(1, absl::Seconds(2)).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   EXPECT_EQ(CountStatus(CandidateStatus::kSkippedBudget), 1);
-  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
+  EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng7,k2=3");
 }
 
 TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
-  AddDevice("listing_delay_ms=1500");
-  Start();
-  jobs::JobRequest request;
-  request.problems = {Problem(1)};
-  request.demand.options.time_budget = absl::Milliseconds(200);
-  const v1::TuningJob job = WaitFor(tuner_->CreateJob(request)->name());
+  Start("listing_delay_ms=1500");
+  const v1::TuningJob job = Run(Within(absl::Milliseconds(200)));
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   ASSERT_EQ(job.failures_size(), 1);
   EXPECT_THAT(job.failures(0).reason(), HasSubstr("the budget ended, and no candidate ran"));
   // The worker is still at it, and none the worse.
   EXPECT_EQ(Device().worker_deaths(), 0);
-  request.demand.options.time_budget = absl::Seconds(30);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(Within(absl::Seconds(30))).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
@@ -303,8 +284,7 @@ TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
 }
 
 TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
-  AddDevice("environment=nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full");
-  Start();
+  Start("environment=nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full");
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kTune);
   EXPECT_THAT(outcome.miss().message(), HasSubstr("the worker's environment is nvidia-t4"));
 }

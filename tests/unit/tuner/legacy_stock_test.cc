@@ -11,7 +11,6 @@ namespace {
 
 class LegacyStockTest : public TunerTest {
  protected:
-  Tuning Tuned() { return store_.GetTuning(KeyOf(Problem(1).ToText())).value(); }
   v1::Answer AnswerFor(Api api) {
     lookup::LookupRequest request = Request({Problem(1)}, jobs::OnMiss::kNone);
     request.demand.constraints.api = api;
@@ -20,8 +19,7 @@ class LegacyStockTest : public TunerTest {
 };
 
 TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
-  Start("legacy=3");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("legacy=3");
   std::map<std::string, int> ranks;
   const Tuning tuning = Tuned();
   for (const Candidate& candidate : tuning.candidates) {
@@ -35,21 +33,18 @@ TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
 // All three take the same time; the others need less workspace, and come before
 // it in the fixed order.
 TEST_F(LegacyStockTest, LegacyCallersKeepItWithinNoise) {
-  Start("legacy=3");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("legacy=3");
   EXPECT_EQ(AnswerFor(Api::kLegacy).winner().text(), "legacy:algo2,math0");
 }
 
 TEST_F(LegacyStockTest, LegacyCallersGetAnotherBeyondNoise) {
-  Start("legacy=3;legacy_slower_us=20");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("legacy=3;legacy_slower_us=20");
   EXPECT_EQ(AnswerFor(Api::kLegacy).winner().text(), "legacy:algo0,math0");
 }
 
 // It is behind the other two by half of their time in every round.
 TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
-  Start("legacy=3;legacy_slower_us=20");
-  EXPECT_EQ(Tune({Problem(1)}).state(), v1::JOB_STATE_SUCCEEDED);
+  TuneOn("legacy=3;legacy_slower_us=20");
   const Tuning tuning = Tuned();
   int most = 0;
   int stock = 0;
@@ -64,10 +59,7 @@ TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
 // The check of all ten takes longer than the budget.
 TEST_F(LegacyStockTest, ABudgetForAFewOfManyTimesItAllTheSame) {
   Start("legacy=3;candidates=7;check_delay_ms=400");
-  jobs::JobRequest request;
-  request.problems = {Problem(1)};
-  request.demand.options.time_budget = absl::Seconds(2);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request).value().name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(Within(absl::Seconds(2))).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning tuning = Tuned();
   int timed = 0;
   bool stock_timed = false;

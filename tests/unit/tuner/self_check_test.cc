@@ -31,25 +31,13 @@ class SelfCheckTest : public TunerTest {
   SelfCheckTest() { options_.self_checks_path = Path("self_checks"); }
   ~SelfCheckTest() override { std::filesystem::remove(Path("self_checks")); }
 
-  void Restart(const std::string& script, const std::string& driver = "") {
-    if (tuner_ != nullptr) tuner_->Drain(SteadyTime::Now());
-    options_.devices.clear();
-    AddDevice(script);
-    options_.devices[0].provenance.driver_version = driver;
-    Start();
-  }
-  Tuning Tuned() {
-    const v1::TuningJob job = Tune({Problem(1)}, /*force=*/true);
-    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED)
-        << (job.failures().empty() ? "" : job.failures(0).reason());
-    return tuner_->GetTuning("", Problem(1)).value();
-  }
   v1::Device Device() { return tuner_->ListDevices().at(0); }
 };
 
 TEST_F(SelfCheckTest, WhatWorksIsSaidOfTheDeviceAndInTheTuning) {
   Start("self_check=0");
   EXPECT_FALSE(Device().has_self_check());
+  Tune({Problem(1)});
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
   EXPECT_EQ(tuning.conditions.self_check, 1U);
@@ -58,14 +46,12 @@ TEST_F(SelfCheckTest, WhatWorksIsSaidOfTheDeviceAndInTheTuning) {
 }
 
 TEST_F(SelfCheckTest, AWorkerThatChecksNothingIsNotSaidToHave) {
-  Start("");
-  EXPECT_EQ(Tuned().conditions.self_check, 0U);
+  EXPECT_EQ(TuneOn("").conditions.self_check, 0U);
   EXPECT_FALSE(Device().has_self_check());
 }
 
 TEST_F(SelfCheckTest, WithoutAClockNothingIsMeasured) {
-  Start(absl::StrCat("legacy=2;self_check=", kClock));
-  const Tuning tuning = Tuned();
+  const Tuning tuning = TuneOn(absl::StrCat("legacy=2;self_check=", kClock));
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_EQ(tuning.conditions.self_check, 1 | kClock);
   EXPECT_TRUE(tuning.has(IncompleteReason::kNoClock));
@@ -84,8 +70,7 @@ TEST_F(SelfCheckTest, WithoutAClockNothingIsMeasured) {
 
 TEST_F(SelfCheckTest, WithoutAClockTheOverrideMeasuresAndMarksWhatItMeasured) {
   setenv("CONVTUNE_MEASURE_DESPITE_SELF_CHECK", "1", 1);
-  Start(absl::StrCat("legacy=2;self_check=", kClock));
-  const Tuning tuning = Tuned();
+  const Tuning tuning = TuneOn(absl::StrCat("legacy=2;self_check=", kClock));
   unsetenv("CONVTUNE_MEASURE_DESPITE_SELF_CHECK");
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_EQ(tuning.conditions.self_check, 1 | kClock);
@@ -96,8 +81,7 @@ TEST_F(SelfCheckTest, WithoutAClockTheOverrideMeasuresAndMarksWhatItMeasured) {
 }
 
 TEST_F(SelfCheckTest, ACheckerThatFindsNoFaultsBlamesNobody) {
-  Start(absl::StrCat("legacy=2;wrong=-2;self_check=", kChecker));
-  const Tuning tuning = Tuned();
+  const Tuning tuning = TuneOn(absl::StrCat("legacy=2;wrong=-2;self_check=", kChecker));
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_TRUE(tuning.has(IncompleteReason::kUnjudged));
   EXPECT_TRUE(tuning.has(IncompleteReason::kGraphStockUnjudged));
@@ -112,8 +96,7 @@ TEST_F(SelfCheckTest, ACheckerThatFindsNoFaultsBlamesNobody) {
 }
 
 TEST_F(SelfCheckTest, WithoutCapturesThereAreNoReplaysAndAllElseIsAsEver) {
-  Start(absl::StrCat("wrong=1;self_check=", kCaptures));
-  const Tuning tuning = Tuned();
+  const Tuning tuning = TuneOn(absl::StrCat("wrong=1;self_check=", kCaptures));
   EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
   EXPECT_THAT(FailedInstruments(tuning.conditions.self_check), ElementsAre("captures"));
   int quarantined = 0;
@@ -140,12 +123,11 @@ TEST_F(SelfCheckTest, WithoutAFlushAllTimesAreOfHotCaches) {
     }
     return std::pair(times, replays);
   };
-  Start("self_check=0");
-  const Tuning before = Tuned();
+  const Tuning before = TuneOn("self_check=0");
   EXPECT_EQ(before.cache_state, CacheState::kInputHot);
   EXPECT_GT(count(before).first[CacheState::kCold], 0);
-  Restart(absl::StrCat("self_check=", kCaches), "another");
-  const Tuning tuning = Tuned();
+  driver_ = "another";
+  const Tuning tuning = TuneOn(absl::StrCat("self_check=", kCaches));
   EXPECT_EQ(tuning.cache_state, CacheState::kHot);
   auto [times, replays] = count(tuning);
   EXPECT_EQ(times[CacheState::kCold] + times[CacheState::kInputHot], 0);
@@ -154,74 +136,71 @@ TEST_F(SelfCheckTest, WithoutAFlushAllTimesAreOfHotCaches) {
 }
 
 TEST_F(SelfCheckTest, ATuningWithoutBlockingKernelsSaysSo) {
-  Start(absl::StrCat("self_check=", kHold));
-  const Tuning tuning = Tuned();
+  const Tuning tuning = TuneOn(absl::StrCat("self_check=", kHold));
   EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
   EXPECT_THAT(FailedInstruments(tuning.conditions.self_check), ElementsAre("blocking_kernel"));
 }
 
 TEST_F(SelfCheckTest, OneThatPassedIsNotRunAgain) {
-  Start("self_check=0");
-  Tuned();
+  TuneOn("self_check=0");
   EXPECT_EQ(Requests("self_check"), 1);
   Restart("self_check=0");
   EXPECT_TRUE(Device().self_check().known());
+  Tune({Problem(1)}, /*force=*/true);
   EXPECT_EQ(Tuned().conditions.self_check, 1U);
   EXPECT_EQ(Requests("hello"), 2);
   EXPECT_EQ(Requests("self_check"), 1);
   // Its result holds for one driver.
-  Restart("self_check=0", "580.159");
-  Tuned();
+  driver_ = "580.159";
+  TuneOn("self_check=0");
   EXPECT_EQ(Requests("self_check"), 2);
 }
 
 TEST_F(SelfCheckTest, OneThatFailedIsRunAgain) {
-  Start(absl::StrCat("self_check=", kClock));
-  Tuned();
-  Restart("self_check=0");
-  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+  TuneOn(absl::StrCat("self_check=", kClock));
+  EXPECT_EQ(TuneOn("self_check=0").evidence, Evidence::kMeasured);
   EXPECT_EQ(Requests("self_check"), 2);
 }
 
 TEST_F(SelfCheckTest, AFileThatCannotBeReadIsAnEmptyOne) {
   std::ofstream(Path("self_checks")) << "no message \xff\xff";
-  Start("self_check=0");
-  EXPECT_EQ(Tuned().conditions.self_check, 1U);
-  Restart("self_check=0");
-  Tuned();
+  EXPECT_EQ(TuneOn("self_check=0").conditions.self_check, 1U);
+  TuneOn("self_check=0");
   EXPECT_EQ(Requests("self_check"), 1);
 }
 
 TEST_F(SelfCheckTest, AStepThatTakesItsWorkerDownIsLeftOut) {
   const std::string script = "self_check=0;fault=segv;where=self_check;index=5";
-  Start(script);
-  EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("captures"));
+  EXPECT_THAT(FailedInstruments(TuneOn(script).conditions.self_check), ElementsAre("captures"));
   EXPECT_EQ(Device().worker_starts(), 2);
   // Another daemon tries it again: the step may have been slow for once.
-  Restart(script);
-  Tuned();
+  TuneOn(script);
   EXPECT_EQ(Device().worker_starts(), 2);
 }
 
 TEST_F(SelfCheckTest, AStepThatHangsIsLeftOut) {
   options_.hang_timeout = absl::Seconds(3);
   const std::string script = "self_check=0;fault=hang;where=self_check;index=2";
-  Start(script);
-  const Tuning tuning = Tuned();
+  const Tuning tuning = TuneOn(script);
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
   EXPECT_THAT(FailedInstruments(tuning.conditions.self_check), ElementsAre("clock"));
   EXPECT_EQ(Device().worker_starts(), 2);
 }
 
 TEST_F(SelfCheckTest, AStepThatTookAWorkerDownOnceIsLeftOutToo) {
-  Start(absl::StrCat("self_check=0;fault=segv;where=self_check;index=4;once=", Path("once")));
-  EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("checker"));
+  EXPECT_THAT(FailedInstruments(
+                  TuneOn(absl::StrCat("self_check=0;fault=segv;where=self_check;index=4;once=",
+                                      Path("once")))
+                      .conditions.self_check),
+              ElementsAre("checker"));
   EXPECT_EQ(Device().worker_starts(), 2);
 }
 
 TEST_F(SelfCheckTest, AKillFromOutsideIsNoFaultOfTheStep) {
-  Start(absl::StrCat("self_check=0;fault=killed;where=self_check;index=1;once=", Path("once")));
-  EXPECT_EQ(Tuned().conditions.self_check, 1U);
+  EXPECT_EQ(
+      TuneOn(absl::StrCat("self_check=0;fault=killed;where=self_check;index=1;once=", Path("once")))
+          .conditions.self_check,
+      1U);
   EXPECT_EQ(Device().worker_starts(), 2);
 }
 

@@ -100,11 +100,9 @@ TEST_F(SharedGpuTest, LateWorkGivesWayToTheOtherCudnn) {
   options_.late_work_timeout = absl::Milliseconds(100);
   StartOn("gpu:0", "gpu:0",
           absl::StrCat("index=2;where=measure;fault=hang;problem=", Problem(1).ToText()));
-  jobs::JobRequest request;
+  jobs::JobRequest request = Within(absl::Milliseconds(400));
   request.environment = kOlder;
-  request.problems = {Problem(1)};
-  request.demand.options.time_budget = absl::Milliseconds(400);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
   // The candidate that hung is tried alone from when its worker is given up.
   ASSERT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].worker_deaths() == 1; }));
   EXPECT_EQ(WaitFor(CreateIn(kNewer, {Problem(4)})).state(), v1::JOB_STATE_SUCCEEDED);

@@ -47,6 +47,7 @@ class TunerTest : public ::testing::Test {
     devices::DeviceSpec device;
     device.name = absl::StrCat("gpu:", options_.devices.size());
     device.environment = Environment::Parse(environment).value();
+    device.provenance.driver_version = driver_;
     device.worker_argv = {program, "--environment", environment, "--script",
                           absl::StrCat("log=", Path("log"), ";", script)};
     options_.devices.push_back(device);
@@ -61,6 +62,12 @@ class TunerTest : public ::testing::Test {
   Tuner& Start(const std::string& script, const std::string& environment = kH200) {
     AddDevice(script, environment);
     return Start();
+  }
+  // Another tuner, with one device, on the same store.
+  Tuner& Restart(const std::string& script, const std::string& environment = kH200) {
+    if (tuner_ != nullptr) tuner_->Drain(SteadyTime::Now());
+    options_.devices.clear();
+    return Start(script, environment);
   }
 
   static ConvProblem Problem(int n) {
@@ -105,6 +112,25 @@ class TunerTest : public ::testing::Test {
   v1::TuningJob Tune(std::vector<ConvProblem> problems, bool force = false) {
     return WaitFor(Create(std::move(problems), force).name());
   }
+  v1::TuningJob Run(const jobs::JobRequest& request) {
+    return WaitFor(tuner_->CreateJob(request).value().name());
+  }
+  // A job of Problem(n) within this budget.
+  static jobs::JobRequest Within(absl::Duration budget, int n = 1) {
+    jobs::JobRequest request;
+    request.problems = {Problem(n)};
+    request.demand.options.time_budget = budget;
+    return request;
+  }
+  Tuning Tuned() { return tuner_->GetTuning("", Problem(1)).value(); }
+  // Restarts with this script, and tunes Problem(1), whatever is known of it.
+  Tuning TuneOn(const std::string& script) {
+    Restart(script);
+    const v1::TuningJob job = Tune({Problem(1)}, /*force=*/true);
+    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED)
+        << (job.failures().empty() ? "" : job.failures(0).reason());
+    return Tuned();
+  }
   // Polls; false after a long while.
   template <typename Condition>
   static bool Eventually(Condition condition) {
@@ -123,6 +149,7 @@ class TunerTest : public ::testing::Test {
   }
 
   std::string directory_;
+  std::string driver_;  // of devices that are added from now on
   SystemClock clock_;
   MemoryStore store_;
   Tuner::Options options_;

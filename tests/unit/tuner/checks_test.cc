@@ -209,7 +209,7 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.all_timings = true;
-  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(request).state(), v1::JOB_STATE_SUCCEEDED);
   const Candidate candidate = Find("graph:eng0,k2=0");
   std::vector<CacheState> eager, replays;
   for (const TimeSummary& time : candidate.other_times) {
@@ -272,7 +272,7 @@ TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
 TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
   options_.hang_timeout = absl::Milliseconds(500);
   Start("fault=hang;where=measure;index=0");
-  EXPECT_EQ(Run(Within(absl::Milliseconds(400))).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(Within(absl::Milliseconds(400))).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);
   EXPECT_TRUE(Tuned().candidates[0].timed());

@@ -34,7 +34,7 @@ TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   const auto& [fault, where] = GetParam();
   AddDevice(absl::StrCat("index=2;fault=", fault.kind, ";where=", where));
   Start();
-  EXPECT_EQ(Run(Within(absl::Seconds(1))).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(Within(absl::Seconds(1))).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   const auto quarantine = store_.ListQuarantine().value();
@@ -72,7 +72,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   AddDevice(absl::StrCat("index=2;where=measure;fault=", GetParam()));
   Start();
   jobs::JobRequest request = Within(absl::Milliseconds(400));
-  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(request).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 2);
   EXPECT_THAT(Tuned().incomplete_message, HasSubstr("while the worker was at one candidate"));
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
@@ -81,7 +81,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   EXPECT_EQ(store_.ListQuarantine()->at(0).hang_budget, absl::Milliseconds(400));
   EXPECT_THAT(store_.ListQuarantine()->at(0).message, HasSubstr("hung with a budget of 400ms"));
   request.demand.max_age = absl::ZeroDuration();
-  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(request).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
 }
 
@@ -91,7 +91,7 @@ TEST_P(HangWithinTheBudget, IsNoticedFromTheLastSignOfLife) {
   options_.hang_timeout = absl::Seconds(1);
   Start(absl::StrCat("fault=hang;index=2;where=", GetParam()));
   const SteadyTime start = SteadyTime::Now();
-  EXPECT_EQ(Run(Within(absl::Seconds(60))).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(Within(absl::Seconds(60))).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_LT(SteadyTime::Now() - start, absl::Seconds(20));
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
@@ -111,7 +111,7 @@ class LateFaultTest : public FaultTest {
   v1::TuningJob TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
     jobs::JobRequest request = Within(budget, n);
     request.demand.max_age = absl::ZeroDuration();
-    return Run(request);
+    return RunJob(request);
   }
 };
 
@@ -195,13 +195,13 @@ TEST_F(LateFaultTest, ATuningWhoseWorkerDiedLateIsAnsweredAndTheSuspectJudgedBeh
 
 TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
   Start("listing_delay_ms=1500");
-  const v1::TuningJob job = Run(Within(absl::Milliseconds(200)));
+  const v1::TuningJob job = RunJob(Within(absl::Milliseconds(200)));
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   ASSERT_EQ(job.failures_size(), 1);
   EXPECT_THAT(job.failures(0).reason(), HasSubstr("the budget ended, and no candidate ran"));
   // The worker is still at it, and none the worse.
   EXPECT_EQ(Device().worker_deaths(), 0);
-  EXPECT_EQ(Run(Within(absl::Seconds(30))).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(Within(absl::Seconds(30))).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {

@@ -59,7 +59,7 @@ TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
 // The check of all ten takes longer than the budget.
 TEST_F(LegacyStockTest, ABudgetForAFewOfManyTimesItAllTheSame) {
   Start("legacy=3;candidates=7;check_delay_ms=400");
-  EXPECT_EQ(Run(Within(absl::Seconds(2))).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(Within(absl::Seconds(2))).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning tuning = Tuned();
   int timed = 0;
   bool stock_timed = false;

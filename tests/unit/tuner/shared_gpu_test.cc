@@ -102,7 +102,7 @@ TEST_F(SharedGpuTest, LateWorkGivesWayToTheOtherCudnn) {
           absl::StrCat("index=2;where=measure;fault=hang;problem=", Problem(1).ToText()));
   jobs::JobRequest request = Within(absl::Milliseconds(400));
   request.environment = kOlder;
-  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(request).state(), v1::JOB_STATE_SUCCEEDED);
   // The candidate that hung is tried alone from when its worker is given up.
   ASSERT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].worker_deaths() == 1; }));
   EXPECT_EQ(WaitFor(CreateIn(kNewer, {Problem(4)})).state(), v1::JOB_STATE_SUCCEEDED);

@@ -112,7 +112,7 @@ class TunerTest : public ::testing::Test {
   v1::TuningJob Tune(std::vector<ConvProblem> problems, bool force = false) {
     return WaitFor(Create(std::move(problems), force).name());
   }
-  v1::TuningJob Run(const jobs::JobRequest& request) {
+  v1::TuningJob RunJob(const jobs::JobRequest& request) {
     return WaitFor(tuner_->CreateJob(request).value().name());
   }
   // A job of Problem(n) within this budget.

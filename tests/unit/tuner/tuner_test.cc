@@ -133,7 +133,7 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.list_only = true;
-  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(request).state(), v1::JOB_STATE_SUCCEEDED);
   const Tuning listed = Tuned();
   EXPECT_EQ(listed.evidence, Evidence::kHeuristic);
   EXPECT_EQ(listed.candidates.size(), 8U);
@@ -142,12 +142,12 @@ TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
     EXPECT_GT(candidate.places.mode_b, 0);
   }
   EXPECT_EQ(Requests("measure"), 0);
-  EXPECT_EQ(Run(request).skipped_count(), 1);
+  EXPECT_EQ(RunJob(request).skipped_count(), 1);
   EXPECT_EQ(Requests("open"), 1);
   // A tuning still has all to do, and a list after it nothing.
   EXPECT_EQ(Tune({Problem(1)}).skipped_count(), 0);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
-  EXPECT_EQ(Run(request).skipped_count(), 1);
+  EXPECT_EQ(RunJob(request).skipped_count(), 1);
 }
 
 TEST_F(TunerTest, AHeuristicLookUpAsksModeBWhereModeAHasNothing) {
@@ -167,7 +167,7 @@ TEST_F(TunerTest, AListReplacesTheFirstConfigs) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.list_only = true;
-  EXPECT_EQ(Run(request).skipped_count(), 0);
+  EXPECT_EQ(RunJob(request).skipped_count(), 0);
   const Tuning listed = Tuned();
   EXPECT_FALSE(listed.has(IncompleteReason::kFirstConfigsOnly));
   EXPECT_EQ(listed.candidates.back().status, CandidateStatus::kFinalized);
@@ -582,7 +582,7 @@ TEST_F(TunerTest, IdleWorkerIsEndedAndStartedAgain) {
 
 TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
   Start("measure_delay_ms=40");
-  EXPECT_EQ(Run(Within(absl::Milliseconds(250))).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(Within(absl::Milliseconds(250))).state(), v1::JOB_STATE_SUCCEEDED);
   const auto outcome = LookupOne(Problem(1), jobs::OnMiss::kNone);
   EXPECT_EQ(outcome.answer().evidence(), v1::EVIDENCE_INCOMPLETE);
 }
@@ -619,7 +619,7 @@ TEST_F(TunerTest, WaitsForAnIdleCardWhenToldTo) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.wait_idle = absl::Minutes(1);
-  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(request).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Requests("conditions"), 3);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
 }
@@ -629,7 +629,7 @@ TEST_F(TunerTest, AWaitForAnIdleCardEnds) {
   jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.demand.options.wait_idle = absl::Milliseconds(300);
-  EXPECT_EQ(Run(request).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(RunJob(request).state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/worker/device/device_profile.h"
 #include "server/worker/verify/self_check.h"
 #include "tests/unit/worker/device/test_profile.h"
 
@@ -24,33 +23,12 @@ using testing::Not;
 
 // One backend for all tests: making it loads half a gigabyte of libraries.
 Backend* TestBackend() {
-  static Backend* const backend = [] {
-    const absl::StatusOr<device::DeviceProfile> profile =
-        device::DeviceProfile::Parse(device::kTestProfile);
-    if (!profile.ok()) {
-      ADD_FAILURE() << profile.status();
-      std::abort();
-    }
-    absl::StatusOr<std::unique_ptr<Backend>> made = MakeDevicelessBackend(*profile);
-    if (!made.ok()) {
-      ADD_FAILURE() << made.status();
-      std::abort();
-    }
-    return std::move(made)->release();
-  }();
+  static Backend* const backend = device::TestBackend().release();
   return backend;
 }
 
 std::unique_ptr<BackendProblem> Open(const std::string& text, int64_t memory_budget_bytes = 0) {
-  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
-  EXPECT_TRUE(problem.ok()) << text << ": " << problem.status();
-  if (!problem.ok()) {
-    return nullptr;
-  }
-  absl::StatusOr<std::unique_ptr<BackendProblem>> opened =
-      TestBackend()->Open(*problem, memory_budget_bytes);
-  EXPECT_TRUE(opened.ok()) << text << ": " << opened.status();
-  return opened.ok() ? *std::move(opened) : nullptr;
+  return TestBackend()->Open(ConvProblem::Parse(text).value(), memory_budget_bytes).value();
 }
 
 struct Listing {
@@ -78,7 +56,6 @@ class DevicelessListing : public testing::TestWithParam<std::string> {};
 
 TEST_P(DevicelessListing, EachConfigIsListedOnceInRankOrder) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
-  ASSERT_NE(problem, nullptr);
   const Listing listing = List(problem.get());
   ASSERT_THAT(listing.candidates, Not(IsEmpty())) << listing.end.message();
   std::set<CandidateId> ids;
@@ -93,7 +70,6 @@ TEST_P(DevicelessListing, EachConfigIsListedOnceInRankOrder) {
 
 TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
-  ASSERT_NE(problem, nullptr);
   const Listing listing = List(problem.get());
   std::map<int, int> a, b, fallback;  // how many have a place
   HeuristicPlaces before;
@@ -122,7 +98,6 @@ TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
 
 TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
-  ASSERT_NE(problem, nullptr);
   const Listing listing = List(problem.get(), worker::v1::LISTING_FIRST_CONFIGS);
   std::string refusals;
   for (const Candidate& candidate : listing.candidates) {
@@ -133,9 +108,8 @@ TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
       continue;
     }
     const std::unique_ptr<BackendProblem> again = Open(GetParam());
-    const absl::StatusOr<CandidateId> id = ParseCandidateId(ToText(candidate.id));
-    ASSERT_TRUE(id.ok()) << id.status();
-    const absl::StatusOr<worker::v1::Prepared> from_text = again->Prepare(*id);
+    const absl::StatusOr<worker::v1::Prepared> from_text =
+        again->Prepare(ParseCandidateId(ToText(candidate.id)).value());
     ASSERT_TRUE(from_text.ok()) << from_text.status();
     EXPECT_EQ(from_text->workspace_bytes(), prepared->workspace_bytes());
     return;
@@ -173,7 +147,6 @@ INSTANTIATE_TEST_SUITE_P(Problems, DevicelessListing, testing::ValuesIn(Problems
 
 TEST(DevicelessBackendTest, NotesAreThoseOfTheEngines) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   int tensor_core = 0;
   for (const Candidate& candidate : List(problem.get()).candidates) {
     tensor_core += candidate.has(NumericalNote::kTensorCore) ? 1 : 0;
@@ -183,7 +156,6 @@ TEST(DevicelessBackendTest, NotesAreThoseOfTheEngines) {
 
 TEST(DevicelessBackendTest, ConfigsOfOneEngineDifferInTheirKnobs) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   std::map<int64_t, int> configs_of_engine;
   for (const Candidate& candidate : List(problem.get()).candidates) {
     ++configs_of_engine[std::get<EngineConfig>(candidate.id).engine_index];
@@ -201,7 +173,6 @@ TEST(DevicelessBackendTest, WhatIsListedIsFinalisedOrRefusedInCudnnsWords) {
   for (const char* text : {"fwd,x=4x64x28x28,w=64x64x3x3,pad=1,f16,nhwc,sms=66",
                            "fwd,x=4x64x28x28,w=64x64x3x3,pad=1,f16,nhwc,mid=f16,epilogue=bias"}) {
     const std::unique_ptr<BackendProblem> problem = Open(text);
-    ASSERT_NE(problem, nullptr);
     for (const Candidate& candidate : List(problem.get()).candidates) {
       const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(candidate.id);
       if (!prepared.ok()) {
@@ -213,7 +184,6 @@ TEST(DevicelessBackendTest, WhatIsListedIsFinalisedOrRefusedInCudnnsWords) {
 
 TEST(DevicelessBackendTest, HeuristicsListsAtLeastWhatStockLists) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   std::set<CandidateId> all;
   for (const Candidate& candidate : List(problem.get()).candidates) {
     all.insert(candidate.id);
@@ -228,7 +198,6 @@ TEST(DevicelessBackendTest, HeuristicsListsAtLeastWhatStockLists) {
 
 TEST(DevicelessBackendTest, ExhaustiveListsTheHeuristicsFirstAndThenMore) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   const size_t heuristics = List(problem.get()).candidates.size();
   const Listing exhaustive = List(problem.get(), worker::v1::LISTING_EXHAUSTIVE);
   ASSERT_GT(exhaustive.candidates.size(), heuristics);
@@ -242,7 +211,6 @@ TEST(DevicelessBackendTest, ExhaustiveListsTheHeuristicsFirstAndThenMore) {
 
 TEST(DevicelessBackendTest, ExhaustiveKeepsToItsLimits) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   const Listing listing = List(problem.get(), worker::v1::LISTING_EXHAUSTIVE, 150);
   EXPECT_EQ(listing.candidates.size(), 150U);
   EXPECT_TRUE(listing.end.truncated());
@@ -250,7 +218,6 @@ TEST(DevicelessBackendTest, ExhaustiveKeepsToItsLimits) {
 
 TEST(DevicelessBackendTest, APassedDeadlineEndsTheListingBehindItsFirstCandidateAndSaysSo) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   const Listing listing =
       List(problem.get(), worker::v1::LISTING_HEURISTICS, 0, SteadyTime::InfinitePast());
   EXPECT_EQ(listing.candidates.size(), 1U);
@@ -259,7 +226,6 @@ TEST(DevicelessBackendTest, APassedDeadlineEndsTheListingBehindItsFirstCandidate
 
 TEST(DevicelessBackendTest, AnEngineThatDoesNotExistIsRefusedInCudnnsWords) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   const absl::StatusOr<worker::v1::Prepared> prepared = problem->Prepare(EngineConfig{99999, {}});
   ASSERT_FALSE(prepared.ok());
   EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
@@ -268,8 +234,6 @@ TEST(DevicelessBackendTest, AnEngineThatDoesNotExistIsRefusedInCudnnsWords) {
 TEST(DevicelessBackendTest, AConfigOfAnotherProblemIsRefusedInCudnnsWords) {
   const std::unique_ptr<BackendProblem> half = Open(kPlain);
   const std::unique_ptr<BackendProblem> twice = Open("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,f64");
-  ASSERT_NE(half, nullptr);
-  ASSERT_NE(twice, nullptr);
   int refused = 0;
   for (const Candidate& candidate : List(half.get()).candidates) {
     const absl::StatusOr<worker::v1::Prepared> prepared = twice->Prepare(candidate.id);
@@ -283,10 +247,8 @@ TEST(DevicelessBackendTest, AConfigOfAnotherProblemIsRefusedInCudnnsWords) {
 
 TEST(DevicelessBackendTest, WorkspaceAboveTheBudgetIsOverMemory) {
   const std::unique_ptr<BackendProblem> roomy = Open(kPlain);
-  ASSERT_NE(roomy, nullptr);
-  const absl::StatusOr<ConvProblem> parsed = ConvProblem::Parse(kPlain);
-  const std::unique_ptr<BackendProblem> tight = Open(kPlain, parsed->TensorBytes());
-  ASSERT_NE(tight, nullptr);
+  const std::unique_ptr<BackendProblem> tight =
+      Open(kPlain, ConvProblem::Parse(kPlain)->TensorBytes());
   int over = 0;
   for (const Candidate& candidate : List(roomy.get()).candidates) {
     const absl::StatusOr<worker::v1::Prepared> prepared = roomy->Prepare(candidate.id);
@@ -302,15 +264,12 @@ TEST(DevicelessBackendTest, WorkspaceAboveTheBudgetIsOverMemory) {
 }
 
 TEST(DevicelessBackendTest, TensorsAboveTheBudgetAreRefused) {
-  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(kPlain);
-  ASSERT_TRUE(problem.ok());
-  EXPECT_EQ(TestBackend()->Open(*problem, 1000).status().code(),
+  EXPECT_EQ(TestBackend()->Open(ConvProblem::Parse(kPlain).value(), 1000).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
 TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
   EXPECT_FALSE(TestBackend()->has_gpu());
   EXPECT_EQ(problem->Prepare(LegacyAlgorithm{1, 0}).status().code(),
             absl::StatusCode::kFailedPrecondition);
@@ -330,7 +289,6 @@ TEST(DevicelessBackendTest, TheKnownConvolutionHasAStockChoice) {
 TEST(DevicelessListingTest, WhereTheHeuristicsListNothingItIsSaid) {
   const std::unique_ptr<BackendProblem> problem =
       Open("fwd,x=1x8x16x16,w=8x8x3x3,pad=1,nhwc,i8,epilogue=bias");
-  ASSERT_NE(problem, nullptr);
   const Listing listing = List(problem.get());
   ASSERT_THAT(listing.candidates, IsEmpty());
   EXPECT_THAT(listing.end.message(), HasSubstr("the graph API's heuristics list no engine"));

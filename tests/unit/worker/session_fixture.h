@@ -48,26 +48,35 @@ class SessionTest : public testing::Test {
     return open;
   }
 
-  std::vector<worker::v1::Reply> Prepare(std::vector<int> indexes, int stop_after = 0) {
+  static worker::v1::Request Of(const std::vector<int>& indexes) {
     worker::v1::Request request;
     request.mutable_indexes()->Add(indexes.begin(), indexes.end());
+    return request;
+  }
+
+  std::vector<worker::v1::Reply> Prepare(const std::vector<int>& indexes, int stop_after = 0) {
+    worker::v1::Request request = Of(indexes);
     request.mutable_prepare()->set_stop_after(stop_after);
     return Ask(request);
   }
 
-  std::vector<worker::v1::Reply> Measure(std::vector<int> indexes, int rounds = 1) {
-    worker::v1::Request request;
-    request.mutable_indexes()->Add(indexes.begin(), indexes.end());
+  std::vector<worker::v1::Reply> Measure(const std::vector<int>& indexes, int rounds = 1) {
+    worker::v1::Request request = Of(indexes);
     request.mutable_measure()->set_rounds(rounds);
     return Ask(request);
   }
 
-  std::vector<worker::v1::Reply> Check(std::vector<int> indexes, int64_t budget_ms = 0) {
-    worker::v1::Request request;
-    request.mutable_indexes()->Add(indexes.begin(), indexes.end());
+  std::vector<worker::v1::Reply> Check(const std::vector<int>& indexes) {
+    worker::v1::Request request = Of(indexes);
     request.mutable_check();
-    request.set_time_budget_ms(budget_ms);
     return Ask(request);
+  }
+
+  // A handshake, a problem, and the plans of all its candidates.
+  void Ready() {
+    Hello();
+    Open();
+    for (int i = 0; i < static_cast<int>(backend_.candidates.size()); ++i) Prepare({i});
   }
 
   FakeBackend backend_;

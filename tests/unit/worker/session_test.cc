@@ -267,18 +267,6 @@ TEST_F(SessionTest, LackOfMemoryIsSaidAsSuch) {
   EXPECT_FALSE(checked[3].checked().over_memory());
 }
 
-TEST_F(SessionTest, PrepareStopsAfterEnoughSucceeded) {
-  backend_.Add(1).prepare = absl::UnimplementedError("no");
-  backend_.Add(2);
-  backend_.Add(3);
-  Hello();
-  Open();
-  const auto replies = Prepare({0, 1, 2}, 1);
-  ASSERT_THAT(replies, SizeIs(5));
-  EXPECT_EQ(replies[3].index(), 1);
-  EXPECT_FALSE(replies[4].outcome().out_of_time());
-}
-
 TEST_F(SessionTest, IndexesThatWereNotListedAreRefusedByPlace) {
   backend_.Add(1);
   Hello();
@@ -297,9 +285,7 @@ TEST_F(SessionTest, MeasureNeedsPreparedCandidates) {
 TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
   backend_.Add(5);
   backend_.Add(6).runs_until_failure = 0;
-  Hello();
-  Open();
-  Prepare({0, 1});
+  Ready();
   const auto replies = Measure({0, 1});
   ASSERT_THAT(replies, SizeIs(7));
   EXPECT_TRUE(replies[0].has_conditions());
@@ -318,9 +304,7 @@ TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
 
 TEST_F(SessionTest, TheOrderOfAMeasureRotatesFromRoundToRound) {
   for (int engine = 1; engine <= 3; ++engine) backend_.Add(engine);
-  Hello();
-  Open();
-  Prepare({0, 1, 2});
+  Ready();
   EXPECT_FALSE(Measure({0, 1, 2}, 3).back().outcome().out_of_time());
   EXPECT_THAT(backend_.runs, ElementsAre(1, 2, 3,  //
                                          2, 3, 1,  //
@@ -330,9 +314,7 @@ TEST_F(SessionTest, TheOrderOfAMeasureRotatesFromRoundToRound) {
 TEST_F(SessionTest, EachCandidateIsTouchedBeforeItsRuns) {
   backend_.Add(1);
   backend_.Add(2);
-  Hello();
-  Open();
-  Prepare({0, 1});
+  Ready();
   std::vector<std::string> events;
   for (const worker::v1::Reply& reply : Measure({0, 1}, 2)) {
     if (reply.has_touching()) events.push_back(absl::StrCat("touch ", reply.index()));
@@ -349,20 +331,15 @@ TEST_F(SessionTest, EachCandidateIsTouchedBeforeItsRuns) {
 TEST_F(SessionTest, OneThatFailsInARoundIsLeftOutFromThenOn) {
   backend_.Add(1).runs_until_failure = 1;
   backend_.Add(2);
-  Hello();
-  Open();
-  Prepare({0, 1});
+  Ready();
   Measure({0, 1}, 3);
   EXPECT_THAT(backend_.runs, ElementsAre(1, 2, 2, 1, 2));
 }
 
 TEST_F(SessionTest, AMeasureEndsWithItsBudget) {
   backend_.Add(1);
-  Hello();
-  Open();
-  Prepare({0});
-  worker::v1::Request request;
-  request.add_indexes(0);
+  Ready();
+  worker::v1::Request request = Of({0});
   request.mutable_measure()->set_rounds(1'000'000'000);
   request.set_time_budget_ms(1);
   EXPECT_TRUE(Ask(request).back().outcome().out_of_time());
@@ -370,11 +347,8 @@ TEST_F(SessionTest, AMeasureEndsWithItsBudget) {
 
 TEST_F(SessionTest, AMeasureEndsWhereNobodyListens) {
   backend_.Add(1);
-  Hello();
-  Open();
-  Prepare({0});
-  worker::v1::Request request;
-  request.add_indexes(0);
+  Ready();
+  worker::v1::Request request = Of({0});
   request.mutable_measure()->set_rounds(5);
   const absl::Status status = session_.Handle(request, [](const worker::v1::Reply& reply) {
     return reply.has_sample() ? absl::OutOfRangeError("gone") : absl::OkStatus();
@@ -386,9 +360,7 @@ TEST_F(SessionTest, AMeasureEndsWhereNobodyListens) {
 TEST_F(SessionTest, MeasureSaysWhatWasNotBlocked) {
   backend_.Add(5);
   backend_.blocks = false;
-  Hello();
-  Open();
-  Prepare({0});
+  Ready();
   const auto replies = Measure({0});
   EXPECT_FALSE(replies[2].sample().blocked());
 }
@@ -397,9 +369,7 @@ TEST_F(SessionTest, WhatKeptTheClocksDownWhileMeasuringIsSaidAfterwards) {
   backend_.Add(5);
   backend_.look.conditions.known = true;
   backend_.look.hot_ns = 1'000'000;
-  Hello();
-  Open();
-  Prepare({0});
+  Ready();
   auto replies = Measure({0});
   EXPECT_THAT(replies[0].conditions().clock_reasons(), IsEmpty());
   EXPECT_THAT(replies[3].conditions().clock_reasons(), IsEmpty());
@@ -416,14 +386,11 @@ TEST_F(SessionTest, WhatKeptTheClocksDownWhileMeasuringIsSaidAfterwards) {
 
 TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
   backend_.Add(3);
-  Hello();
-  Open();
-  Prepare({0});
+  Ready();
   Measure({0});
   EXPECT_EQ(backend_.how.launch(), convtune::v1::LAUNCH_MODE_EAGER);
   EXPECT_EQ(backend_.how.cache_state(), convtune::v1::CACHE_STATE_INPUT_HOT);
-  worker::v1::Request request;
-  request.add_indexes(0);
+  worker::v1::Request request = Of({0});
   request.mutable_measure()->set_rounds(1);
   request.mutable_measure()->set_launch(convtune::v1::LAUNCH_MODE_GRAPH_CAPTURE);
   request.mutable_measure()->set_cache_state(convtune::v1::CACHE_STATE_COLD);
@@ -434,11 +401,8 @@ TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
 
 TEST_F(SessionTest, MeasureRefusesNumbersThatItDoesNotKnow) {
   backend_.Add(3);
-  Hello();
-  Open();
-  Prepare({0});
-  worker::v1::Request request;
-  request.add_indexes(0);
+  Ready();
+  worker::v1::Request request = Of({0});
   request.mutable_measure()->set_cache_state(static_cast<convtune::v1::CacheState>(9));
   const auto replies = Ask(request);
   EXPECT_FALSE(replies.back().outcome().ok());
@@ -451,9 +415,7 @@ TEST_F(SessionTest, CheckTouchesAndReportsEach) {
   wrong.checked->set_error(0.5);
   wrong.checked->set_gpu_us(12);
   backend_.Add(4).checked = absl::InternalError("it fell over");
-  Hello();
-  Open();
-  Prepare({0, 1});
+  Ready();
   const auto replies = Check({1, 0});
   ASSERT_THAT(replies, SizeIs(5));
   EXPECT_TRUE(replies[0].has_touching());
@@ -514,9 +476,7 @@ TEST_F(SessionTest, EachFailureIsRecoveredFromBeforeItIsReported) {
 
 TEST_F(SessionTest, ConditionsSayWhatTheRunsCameTo) {
   backend_.Add(1);
-  Hello();
-  Open();
-  Prepare({0});
+  Ready();
   backend_.retried_runs = 2;
   backend_.unblocked = "launches, after eng1, eng2, eng3 gave up";
   const auto replies = Measure({0});

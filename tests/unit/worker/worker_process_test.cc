@@ -30,8 +30,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr absl::Duration kReplyTimeout = absl::Seconds(60);
-// For a shell: the checkout's path may have a space.
-const std::string kQuotedWorker = "'" CONVTUNE_WORKER_PROGRAM "'";
 
 class WorkerProcessTest : public testing::Test {
  protected:
@@ -105,28 +103,30 @@ class WorkerProcessTest : public testing::Test {
     return Ask(request).back();
   }
 
-  // Exit status of the worker, as waitpid gives it.
-  int Wait() {
+  // The worker's exit code; -1 if a signal ended it.
+  int ExitCode() {
     int status = -1;
     EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
     pid_ = -1;
-    return status;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  // Output of the worker with these arguments.
-  static std::string Output(const std::string& arguments) {
-    FILE* output = popen((kQuotedWorker + " " + arguments + " 2>&1").c_str(), "r");
+  // Output of the worker with these arguments, whose exit code goes to exit_code_.
+  std::string Output(const std::string& arguments) {
+    // For a shell: the checkout's path may have a space.
+    FILE* output = popen(("'" CONVTUNE_WORKER_PROGRAM "' " + arguments + " 2>&1").c_str(), "r");
     EXPECT_NE(output, nullptr);
     char line[1024] = {};
     std::string text;
     while (fgets(line, sizeof(line), output) != nullptr) text += line;
-    pclose(output);
+    exit_code_ = WEXITSTATUS(pclose(output));
     return text;
   }
 
   std::string profile_;
   bool gpu_ = false;
   pid_t pid_ = -1;
+  int exit_code_ = -1;
   int socket_ = -1;
 };
 
@@ -141,9 +141,7 @@ TEST_F(WorkerProcessTest, SaysWhoItIs) {
 TEST_F(WorkerProcessTest, RefusesAnotherVersionAndEnds) {
   Start();
   EXPECT_FALSE(Hello("0.0.9").outcome().ok());
-  const int status = Wait();
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_EQ(ExitCode(), 1);
 }
 
 TEST_F(WorkerProcessTest, ListsAndPreparesProblemAfterProblem) {
@@ -179,18 +177,14 @@ TEST_F(WorkerProcessTest, EndsWithZeroWhenTheDaemonClosesTheSocket) {
   Start();
   Hello();
   CloseSocket();
-  const int status = Wait();
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(ExitCode(), 0);
 }
 
 TEST_F(WorkerProcessTest, ABrokenMessageEndsItWithOne) {
   Start();
   Hello();
   ASSERT_TRUE(WriteFrame(socket_, "\xff\xff\xff").ok());
-  const int status = Wait();
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_EQ(ExitCode(), 1);
 }
 
 // The daemon's end of the socket stays open here, so that only the parent's
@@ -234,9 +228,7 @@ TEST_F(WorkerProcessTest, WhatKeepsItFromStartingIsTheAnswerToTheHandshake) {
   ASSERT_TRUE(reply.has_outcome());
   EXPECT_FALSE(reply.outcome().ok());
   EXPECT_THAT(reply.outcome().message(), HasSubstr(profile_));
-  const int status = Wait();
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_EQ(ExitCode(), 1);
 }
 
 // A folder with a library of cuDNN that is also elsewhere.
@@ -312,12 +304,10 @@ TEST_F(WorkerProcessTest, BringsADriverStubWhereCudnnNeedsOneAndThereIsNoDriver)
   const bool has_driver = dlopen("libcuda.so.1", RTLD_LAZY) != nullptr;
   Start();
   const worker::v1::Reply reply = Hello();
-  const absl::StatusOr<Environment> environment =
-      Environment::Parse(reply.hello().environment_text());
-  ASSERT_TRUE(environment.ok()) << environment.status();
-  const bool needs_one = environment->cudnn.minor >= 27;
+  const Environment environment = Environment::Parse(reply.hello().environment_text()).value();
+  const bool needs_one = environment.cudnn.minor >= 27;
   EXPECT_EQ(HasMapped(pid_, "convtune-driver-stub"), needs_one && !has_driver)
-      << environment->ToText();
+      << environment.ToText();
 }
 
 TEST_F(WorkerProcessTest, BringsNoDriverStubWhereALibcudaCanBeLoaded) {
@@ -374,28 +364,20 @@ TEST_F(CoreLimitTest, UnlessAVariableAsksForIt) {
 }
 
 TEST_F(WorkerProcessTest, WithoutASocketItEndsWithTheReason) {
-  const std::string command = kQuotedWorker + " --fd 0 --profile " + profile_ + " </dev/null 2>&1";
-  FILE* output = popen(command.c_str(), "r");
-  ASSERT_NE(output, nullptr);
-  char line[256] = {};
-  EXPECT_NE(fgets(line, sizeof(line), output), nullptr);
-  EXPECT_THAT(std::string(line), HasSubstr("the peer closed the connection"));
-  EXPECT_NE(pclose(output), 0);
+  EXPECT_THAT(Output("--fd 0 --profile " + profile_ + " </dev/null"),
+              HasSubstr("the peer closed the connection"));
+  EXPECT_NE(exit_code_, 0);
 }
 
 TEST_F(WorkerProcessTest, ProbePrintsOneLineForEachDevice) {
-  const std::string command =
-      kQuotedWorker + " --probe --profile " + profile_ + " --profile /nonexistent.json";
-  FILE* output = popen(command.c_str(), "r");
-  ASSERT_NE(output, nullptr);
-  char line[1024] = {};
-  ASSERT_NE(fgets(line, sizeof(line), output), nullptr);
-  EXPECT_THAT(std::string(line), HasSubstr(R"("name":"profile:nvidia-h200")"));
-  EXPECT_THAT(std::string(line), HasSubstr(R"("error":"")"));
-  ASSERT_NE(fgets(line, sizeof(line), output), nullptr);
-  EXPECT_THAT(std::string(line), HasSubstr("cannot be read"));
-  EXPECT_EQ(fgets(line, sizeof(line), output), nullptr);
-  EXPECT_EQ(pclose(output), 0);
+  const std::string output =
+      Output("--probe --profile " + profile_ + " --profile /nonexistent.json");
+  const std::vector<std::string> lines = absl::StrSplit(output, '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 2U) << output;
+  EXPECT_THAT(lines[0], HasSubstr(R"("name":"profile:nvidia-h200")"));
+  EXPECT_THAT(lines[0], HasSubstr(R"("error":"")"));
+  EXPECT_THAT(lines[1], HasSubstr("cannot be read"));
+  EXPECT_EQ(exit_code_, 0);
 }
 
 }  // namespace

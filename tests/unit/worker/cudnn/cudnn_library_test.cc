@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "server/worker/backend.h"
-#include "server/worker/device/device_profile.h"
 #include "server/worker/session.h"
 #include "tests/unit/worker/device/test_profile.h"
 
@@ -37,12 +35,8 @@ TEST(DescribeMixtureTest, NamesTheOneOfAnotherVersion) {
 }
 
 TEST(LoadedCudnnTest, AfterWarmUpAllAreOfOneFolder) {
-  const absl::StatusOr<device::DeviceProfile> profile =
-      device::DeviceProfile::Parse(device::kTestProfile);
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  const auto backend = MakeDevicelessBackend(*profile);
-  ASSERT_TRUE(backend.ok()) << backend.status();
-  ASSERT_TRUE(WarmUp(backend->get()).ok());
+  const auto backend = device::TestBackend();
+  ASSERT_TRUE(WarmUp(backend.get()).ok());
   const std::vector<std::string> files = LoadedCudnnFiles();
   EXPECT_THAT(files, Contains(HasSubstr("/libcudnn.so.")));
   EXPECT_THAT(files, Contains(HasSubstr("/libcudnn_graph.so.")));

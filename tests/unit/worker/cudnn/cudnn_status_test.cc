@@ -5,9 +5,7 @@
 
 #include <string>
 
-#include "server/worker/backend.h"
 #include "server/worker/cudnn/descriptor.h"
-#include "server/worker/device/device_profile.h"
 #include "tests/unit/worker/device/test_profile.h"
 
 namespace convtune::worker::cudnn {
@@ -16,21 +14,15 @@ namespace {
 using testing::HasSubstr;
 
 TEST(CudnnStatusTest, AMessageHoldsNoTextThatSuccessesLeft) {
-  const absl::StatusOr<device::DeviceProfile> profile =
-      device::DeviceProfile::Parse(device::kTestProfile);
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  const auto backend = MakeDevicelessBackend(*profile);
-  ASSERT_TRUE(backend.ok()) << backend.status();
-  const absl::StatusOr<ConvProblem> problem =
-      ConvProblem::Parse("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,i8");
-  ASSERT_TRUE(problem.ok()) << problem.status();
-  const auto opened = (*backend)->Open(*problem, 0);
-  ASSERT_TRUE(opened.ok()) << opened.status();
+  const auto backend = device::TestBackend();
+  const auto opened =
+      backend->Open(ConvProblem::Parse("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,i8").value(), 0)
+          .value();
   // Its heuristics leave kilobytes of warnings.
   worker::v1::OpenProblem request;
   request.set_listing(worker::v1::LISTING_HEURISTICS);
   request.set_graph_api(true);
-  (*opened)->List(request, SteadyTime::InfiniteFuture(), [](const Candidate&) { return true; });
+  opened->List(request, SteadyTime::InfiniteFuture(), [](const Candidate&) { return true; });
   cudnnTensorDescriptor_t tensor = nullptr;
   ASSERT_EQ(cudnnCreateTensorDescriptor(&tensor), CUDNN_STATUS_SUCCESS);
   const int sizes[CUDNN_DIM_MAX + 1] = {};
@@ -43,9 +35,8 @@ TEST(CudnnStatusTest, AMessageHoldsNoTextThatSuccessesLeft) {
 }
 
 TEST(CudnnStatusTest, AMessageHoldsTheTextOfItsOwnError) {
-  absl::StatusOr<Descriptor> tensor = Descriptor::Create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  ASSERT_TRUE(tensor.ok()) << tensor.status();
-  EXPECT_THAT(std::string(tensor->Finalize().message()), HasSubstr("nbDims"));
+  Descriptor tensor = Descriptor::Create(CUDNN_BACKEND_TENSOR_DESCRIPTOR).value();
+  EXPECT_THAT(std::string(tensor.Finalize().message()), HasSubstr("nbDims"));
 }
 
 }  // namespace

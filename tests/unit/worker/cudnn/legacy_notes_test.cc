@@ -12,31 +12,23 @@ namespace {
 using testing::HasSubstr;
 
 constexpr uint32_t kTensorCore = NoteBit(NumericalNote::kTensorCore);
-constexpr uint32_t kDownConvert = NoteBit(NumericalNote::kDownConvertInputs);
 
-uint32_t Notes(DataType type, int algorithm, int math, bool deterministic = true) {
-  return LegacyNotes(Operation::kFwd, type, 3, algorithm, math, deterministic);
+TEST(LegacyNotesTest, TheMathTypeSaysWhatMayBeUsed) {
+  const auto notes = [](DataType type, int math) {
+    return LegacyNotes(Operation::kFwd, type, 3, /*algorithm=*/1, math, /*deterministic=*/true);
+  };
+  EXPECT_EQ(notes(DataType::kF16, CUDNN_TENSOR_OP_MATH), kTensorCore);
+  EXPECT_EQ(notes(DataType::kF16, CUDNN_DEFAULT_MATH), 0U);
+  EXPECT_EQ(notes(DataType::kF16, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION), kTensorCore);
+  // It may be TF32.
+  EXPECT_EQ(notes(DataType::kF32, CUDNN_DEFAULT_MATH), kTensorCore);
+  EXPECT_EQ(notes(DataType::kF32, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION),
+            kTensorCore | NoteBit(NumericalNote::kDownConvertInputs));
+  EXPECT_EQ(notes(DataType::kF32, CUDNN_FMA_MATH), 0U);
 }
-
-TEST(LegacyNotesTest, TensorOpOnHalfUsesTensorCores) {
-  EXPECT_EQ(Notes(DataType::kF16, 1, CUDNN_TENSOR_OP_MATH), kTensorCore);
-}
-
-TEST(LegacyNotesTest, DefaultMathOnSingleMayBeTf32) {
-  EXPECT_EQ(Notes(DataType::kF32, 1, CUDNN_DEFAULT_MATH), kTensorCore);
-  EXPECT_EQ(Notes(DataType::kF16, 1, CUDNN_DEFAULT_MATH), 0U);
-}
-
-TEST(LegacyNotesTest, AllowConversionNarrowsSingle) {
-  EXPECT_EQ(Notes(DataType::kF32, 1, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION),
-            kTensorCore | kDownConvert);
-  EXPECT_EQ(Notes(DataType::kF16, 1, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION), kTensorCore);
-}
-
-TEST(LegacyNotesTest, FmaMathHasNoNote) { EXPECT_EQ(Notes(DataType::kF32, 1, CUDNN_FMA_MATH), 0U); }
 
 TEST(LegacyNotesTest, NondeterminismIsWhatFindSaid) {
-  EXPECT_EQ(Notes(DataType::kF32, 0, CUDNN_FMA_MATH, false),
+  EXPECT_EQ(LegacyNotes(Operation::kFwd, DataType::kF32, 3, 0, CUDNN_FMA_MATH, false),
             NoteBit(NumericalNote::kNondeterministic));
 }
 
@@ -93,10 +85,8 @@ TEST(LegacyNotesTest, SumsMayBeKeptInLessWhereTheGraphEnginesOfTheSameKernelsSay
       Reduces(Operation::kBwdFilter, DataType::kF64, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, true));
 }
 
-std::string Obstacle(const char* text) {
-  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
-  EXPECT_TRUE(problem.ok()) << problem.status();
-  return problem.ok() ? LegacyObstacle(*problem) : "";
+std::string Obstacle(const std::string& text) {
+  return LegacyObstacle(ConvProblem::Parse(text).value());
 }
 
 TEST(LegacyObstacleTest, PlainProblemsHaveNone) {
@@ -109,7 +99,7 @@ TEST(LegacyObstacleTest, NamesWhatTheLegacyApiLacks) {
   EXPECT_THAT(Obstacle("fwd,x=1x8x16x16,w=8x8x3x3,pad=0:1x1:0"), HasSubstr("padding"));
   EXPECT_THAT(Obstacle("fwd,x=1x8x16x16,w=8x8x3x3,sms=16"), HasSubstr("SM-count"));
   for (const char* type : {"e4m3", "e5m2,out=f16"}) {
-    EXPECT_EQ(Obstacle((std::string("fwd,x=1x16x16x16,w=16x16x3x3,nhwc,") + type).c_str()),
+    EXPECT_EQ(Obstacle(std::string("fwd,x=1x16x16x16,w=16x16x3x3,nhwc,") + type),
               "the legacy API has no fp8")
         << type;
   }

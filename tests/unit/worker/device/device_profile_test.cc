@@ -18,56 +18,56 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(DeviceProfileTest, ReadsBareProperties) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_EQ(profile->name, "nvidia-h200");
-  EXPECT_EQ(profile->environment.gpu_model, "NVIDIA H200");
-  EXPECT_EQ(profile->environment.cc_major, 9);
-  EXPECT_EQ(profile->environment.cc_minor, 0);
-  EXPECT_EQ(profile->environment.sm_count, 132);
-  EXPECT_EQ(profile->memory_bytes, 150000000000);
+  const DeviceProfile profile = TestProfile();
+  EXPECT_EQ(profile.name, "nvidia-h200");
+  EXPECT_EQ(profile.environment.gpu_model, "NVIDIA H200");
+  EXPECT_EQ(profile.environment.cc_major, 9);
+  EXPECT_EQ(profile.environment.cc_minor, 0);
+  EXPECT_EQ(profile.environment.sm_count, 132);
+  EXPECT_EQ(profile.memory_bytes, 150000000000);
 }
 
 TEST(DeviceProfileTest, ReadsTheWrappedForm) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(
-      std::string(R"({"name":"lab-h200","source":"a data sheet","properties":)") + kTestProfile +
-      "}");
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_EQ(profile->name, "lab-h200");
-  EXPECT_THAT(profile->properties_json, Not(HasSubstr("source")));
+  const DeviceProfile profile =
+      DeviceProfile::Parse(
+          std::string(R"({"name":"lab-h200","source":"a data sheet","properties":)") +
+          kTestProfile + "}")
+          .value();
+  EXPECT_EQ(profile.name, "lab-h200");
+  EXPECT_THAT(profile.properties_json, Not(HasSubstr("source")));
 }
 
 TEST(DeviceProfileTest, PrintsIntegersAsIntegers) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_THAT(profile->properties_json, HasSubstr(R"("totalGlobalMem":150000000000)"));
-  EXPECT_THAT(profile->properties_json, HasSubstr(R"("maxGridSize":[2147483647,65535,65535])"));
+  const DeviceProfile profile = TestProfile();
+  EXPECT_THAT(profile.properties_json, HasSubstr(R"("totalGlobalMem":150000000000)"));
+  EXPECT_THAT(profile.properties_json, HasSubstr(R"("maxGridSize":[2147483647,65535,65535])"));
 }
 
 TEST(DeviceProfileTest, LeavesOutWhatIsTooDeepAndRefusesWhatIsNoJson) {
   const std::string deep = std::string(400'000, '[') + std::string(400'000, ']');
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(
-      absl::StrReplaceAll(kTestProfile, {{"{\"deviceVer\"", "{\"x\":" + deep + ",\"deviceVer\""}}));
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_LT(profile->properties_json.size(), 1000u);
+  const DeviceProfile profile =
+      DeviceProfile::Parse(
+          absl::StrReplaceAll(kTestProfile,
+                              {{"{\"deviceVer\"", "{\"x\":" + deep + ",\"deviceVer\""}}))
+          .value();
+  EXPECT_LT(profile.properties_json.size(), 1000u);
   EXPECT_THAT(std::string(DeviceProfile::Parse("{\"x\":1").status().message()),
               HasSubstr("must be a JSON object"));
 }
 
 TEST(DeviceProfileTest, ItsOwnPropertiesReadBackTheSame) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  const absl::StatusOr<DeviceProfile> again = DeviceProfile::Parse(profile->properties_json);
-  ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->properties_json, profile->properties_json);
+  const DeviceProfile profile = TestProfile();
+  EXPECT_EQ(DeviceProfile::Parse(profile.properties_json)->properties_json,
+            profile.properties_json);
 }
 
 TEST(DeviceProfileTest, ComputeCapabilityWithTwoDigits) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(
-      absl::StrReplaceAll(kTestProfile, {{"\"deviceVer\":900", "\"deviceVer\":1030"}}));
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  EXPECT_EQ(profile->environment.cc_major, 10);
-  EXPECT_EQ(profile->environment.cc_minor, 3);
+  const DeviceProfile profile =
+      DeviceProfile::Parse(
+          absl::StrReplaceAll(kTestProfile, {{"\"deviceVer\":900", "\"deviceVer\":1030"}}))
+          .value();
+  EXPECT_EQ(profile.environment.cc_major, 10);
+  EXPECT_EQ(profile.environment.cc_minor, 3);
 }
 
 TEST(DeviceProfileTest, ErrorsNameTheField) {
@@ -102,9 +102,8 @@ TEST(ToLineTest, EscapesWhatJsonForbids) {
 }
 
 TEST(DeviceInfoTest, ProfileIsAnEnvironmentOfItsOwn) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  const DeviceInfo info = DescribeProfile(*profile);
+  const DeviceProfile profile = TestProfile();
+  const DeviceInfo info = DescribeProfile(profile);
   EXPECT_EQ(info.name, "profile:nvidia-h200");
   EXPECT_THAT(info.environment.ToText(), HasSubstr("profile:nvidia-h200,cc=9.0,sms=132,cudnn=9."));
   EXPECT_TRUE(Environment::Parse(info.environment.ToText()).ok());

@@ -1,6 +1,11 @@
 // Device properties for tests, from public specifications of the H200.
 #pragma once
 
+#include <memory>
+
+#include "server/worker/backend.h"
+#include "server/worker/device/device_profile.h"
+
 namespace convtune::worker::device {
 
 inline constexpr char kTestProfile[] =
@@ -11,5 +16,10 @@ inline constexpr char kTestProfile[] =
     R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)"
     R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":3201000,"memoryBusWidth":6144,)"
     R"("l2CacheSize":62914560,"deviceName":"NVIDIA H200","totalGlobalMem":150000000000})";
+
+inline DeviceProfile TestProfile() { return DeviceProfile::Parse(kTestProfile).value(); }
+inline std::unique_ptr<Backend> TestBackend() {
+  return MakeDevicelessBackend(TestProfile()).value();
+}
 
 }  // namespace convtune::worker::device

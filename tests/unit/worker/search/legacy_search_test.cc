@@ -18,11 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-ConvProblem Problem(const std::string& text) {
-  absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
-  EXPECT_TRUE(problem.ok()) << text << ": " << problem.status();
-  return *std::move(problem);
-}
+ConvProblem Problem(const std::string& text) { return ConvProblem::Parse(text).value(); }
 
 TEST(FindIsAffordableTest, ForTheLayersOfResNet50AndNotForAMegapixelOf512Channels) {
   EXPECT_TRUE(FindIsAffordable(Problem("fwd,x=256x64x56x56,w=64x64x3x3,pad=1,nhwc,f16")));
@@ -33,20 +29,20 @@ TEST(FindIsAffordableTest, ForTheLayersOfResNet50AndNotForAMegapixelOf512Channel
   }
 }
 
-cudnn::FoundAlgorithm Found(int algorithm, cudnnMathType_t math_type,
-                            cudnnStatus_t status = CUDNN_STATUS_SUCCESS) {
-  cudnn::FoundAlgorithm found;
-  found.status = status;
-  found.time_us = status == CUDNN_STATUS_SUCCESS ? 10 : 0;
-  found.id = LegacyAlgorithm{algorithm, static_cast<int>(math_type)};
-  return found;
-}
-
+// As the heuristic has it, without a time.
 cudnn::FoundAlgorithm Expected(int algorithm, int math_type,
                                cudnnStatus_t status = CUDNN_STATUS_SUCCESS) {
   cudnn::FoundAlgorithm found;
   found.id = {algorithm, math_type};
   found.status = status;
+  return found;
+}
+
+// As a search has it.
+cudnn::FoundAlgorithm Found(int algorithm, int math_type,
+                            cudnnStatus_t status = CUDNN_STATUS_SUCCESS) {
+  cudnn::FoundAlgorithm found = Expected(algorithm, math_type, status);
+  found.time_us = status == CUDNN_STATUS_SUCCESS ? 10 : 0;
   return found;
 }
 

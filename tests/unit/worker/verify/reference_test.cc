@@ -13,11 +13,7 @@
 namespace convtune::worker::verify {
 namespace {
 
-ConvProblem Problem(const std::string& text) {
-  absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
-  EXPECT_TRUE(problem.ok()) << text << ": " << problem.status();
-  return *std::move(problem);
-}
+ConvProblem Problem(const std::string& text) { return ConvProblem::Parse(text).value(); }
 
 // As in tests/data/reference/write_cases.py; a multiple of 17 long, so that it
 // goes on as it began where memory is longer.

@@ -32,14 +32,6 @@ double Fraction(uint64_t hash) { return static_cast<double>(hash >> 11) * 0x1p-5
 
 }  // namespace
 
-uint64_t HashOf(std::string_view text, uint64_t seed) {
-  uint64_t hash = 14695981039346656037ULL ^ seed;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBULL;
-  return hash ^ (hash >> 31);
-}
-
 double SlownessOf(const Program& program, std::string_view engine, std::string_view config,
                   uint64_t seed) {
   const Convolution& conv = program.convolution;

@@ -28,7 +28,4 @@ double SlownessOf(const Program& program, std::string_view engine, std::string_v
 double MicrosecondsOf(const Program& program, bool tensor_cores, const Traffic& traffic,
                       double slowness, const GpuProfile& gpu);
 
-// SplitMix64's finaliser over FNV-1a: the same on each machine.
-uint64_t HashOf(std::string_view text, uint64_t seed);
-
 }  // namespace convtune::simgpu

@@ -1,7 +1,6 @@
 #include "tests/simgpu/cudnn/execution.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -158,7 +157,6 @@ class Run {
 WorkPtr MakeWork(const Plan& plan, const Call& call, std::optional<Action> fault, bool captured,
                  std::shared_ptr<int64_t> took_ns) {
   auto work = std::make_shared<Work>();
-  work->name = plan.candidate->config;
   work->run = [keep = captured ? nullptr : plan.candidate,
                candidate = std::weak_ptr(plan.candidate), call, fault,
                took_ns = std::move(took_ns)](const WorkStart& start) -> WorkEnd {
@@ -308,11 +306,6 @@ cudnnStatus_t Error(cudnnStatus_t status, std::string_view text) {
 }
 
 std::string TakeErrorText() { return std::exchange(ErrorText(), ""); }
-
-void Refuse(std::string_view what) {
-  std::fprintf(stderr, "simgpu: %.*s\n", static_cast<int>(what.size()), what.data());
-  std::exit(2);
-}
 
 void Expect(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS)

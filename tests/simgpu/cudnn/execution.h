@@ -68,7 +68,6 @@ cudnnStatus_t RunAndTime(const Plan& plan, const Call& call, cudaStream_t stream
 cudnnStatus_t Error(cudnnStatus_t status, std::string_view text);
 std::string TakeErrorText();
 
-[[noreturn]] void Refuse(std::string_view what);
 // Of what cannot fail.
 void Expect(cudnnStatus_t status, const char* what);
 

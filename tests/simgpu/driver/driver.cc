@@ -290,8 +290,7 @@ int LaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned grid_z
     function->loaded = true;
   }
   const auto work = std::make_shared<Work>();
-  work->name = launch.kernel->name;
-  work->waits_for_host = work->name == "convtune_blocking";
+  work->waits_for_host = launch.kernel->name == "convtune_blocking";
   work->run = [launch = std::move(launch)](const WorkStart& start) {
     return RunLaunch(launch, start);
   };

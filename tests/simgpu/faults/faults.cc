@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <string_view>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -66,9 +65,8 @@ struct Rule {
   unsigned targets = 0;
 };
 
-[[noreturn]] void Refuse(const std::string& line, const std::string& why) {
-  std::fprintf(stderr, "simgpu: faults: %s: %s\n", line.c_str(), why.c_str());
-  std::exit(2);
+[[noreturn]] void RefuseLine(const std::string& line, const std::string& why) {
+  Refuse("faults: " + line + ": " + why);
 }
 
 unsigned LaunchOf(const std::string& launch) {
@@ -95,30 +93,30 @@ Rule Parse(const std::string& line) {
   Rule rule;
   rule.text = line;
   const std::vector<std::string> sides = absl::StrSplit(line, " = ");
-  if (sides.size() != 2) Refuse(line, "must be WHERE = ACTION");
+  if (sides.size() != 2) RefuseLine(line, "must be WHERE = ACTION");
   unsigned target = 0;
   for (const absl::string_view word : absl::StrSplit(sides[0], ' ', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> where = absl::StrSplit(word, absl::MaxSplits(':', 1));
     if (where.first == "nth" || where.first == "times") {
       int64_t* const number = where.first == "nth" ? &rule.nth : &rule.times;
       if (!absl::SimpleAtoi(where.second, number) || *number < 1)
-        Refuse(line, where.first + " must be a number from 1");
+        RefuseLine(line, where.first + " must be a number from 1");
       continue;
     }
     const unsigned of_key = TargetOf(where.first, where.second);
-    if (of_key == 0) Refuse(line, "there is no " + std::string(word));
+    if (of_key == 0) RefuseLine(line, "there is no " + std::string(word));
     target = target == 0 ? of_key : target & of_key;
-    if (target == 0) Refuse(line, "its keys are of different things");
+    if (target == 0) RefuseLine(line, "its keys are of different things");
     rule.where.push_back(where);
   }
   for (const ActionRow& row : kActions) {
     if (sides[1] != row.word) continue;
-    if ((row.targets & target) == 0) Refuse(line, "cannot be done there");
+    if ((row.targets & target) == 0) RefuseLine(line, "cannot be done there");
     rule.action = row.action;
     rule.targets = row.targets;
     return rule;
   }
-  Refuse(line, "there is no action " + sides[1]);
+  RefuseLine(line, "there is no action " + sides[1]);
 }
 
 bool Holds(const std::string& key, const std::string& value, const Site& site) {
@@ -199,6 +197,11 @@ std::optional<Action> FaultOfCall(const char* function) {
   if (fault == Action::kAbort) std::abort();
   if (fault == Action::kHang) Hang();
   return fault;
+}
+
+void Refuse(std::string_view what) {
+  std::fprintf(stderr, "simgpu: %.*s\n", static_cast<int>(what.size()), what.data());
+  std::exit(2);
 }
 
 void Hang() {

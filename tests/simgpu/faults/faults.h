@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace convtune::simgpu {
 
@@ -74,6 +75,9 @@ std::optional<Action> FaultAt(const Site& site);
 // FaultAt a call of this function, which it hangs or ends the process in where it is told to: what
 // is left is kFail and kLost.
 std::optional<Action> FaultOfCall(const char* function);
+
+// Ends the process: this is not simulated, or cannot be done.
+[[noreturn]] void Refuse(std::string_view what);
 
 // Never returns: a host call that hangs.
 [[noreturn]] void Hang();

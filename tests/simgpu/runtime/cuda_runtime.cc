@@ -69,37 +69,33 @@ int64_t TimeOf(double bytes, double bytes_per_second) {
 }
 
 WorkPtr Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  return std::make_shared<Work>(Work{"copy", [=](const WorkStart& start) -> WorkEnd {
-                                       Gpu& gpu = Gpu::Get();
-                                       const auto size = static_cast<int64_t>(bytes);
-                                       const bool reads = kind != cudaMemcpyHostToDevice;
-                                       const bool writes = kind != cudaMemcpyDeviceToHost;
-                                       if ((reads && !gpu.memory().Contains(from, size)) ||
-                                           (writes && !gpu.memory().Contains(to, size))) {
-                                         return {start.ns, cudaErrorIllegalAddress};
-                                       }
-                                       std::memcpy(to, from, bytes);
-                                       if (reads) gpu.l2().Touch({from, size});
-                                       if (writes) gpu.l2().Touch({to, size});
-                                       const double rate =
-                                           reads && writes
-                                               ? gpu.profile().memory_bytes_per_second / 2
-                                               : kPciBytesPerSecond;
-                                       return {start.ns + TimeOf(static_cast<double>(bytes), rate)};
-                                     }});
+  return std::make_shared<Work>(Work{[=](const WorkStart& start) -> WorkEnd {
+    Gpu& gpu = Gpu::Get();
+    const auto size = static_cast<int64_t>(bytes);
+    const bool reads = kind != cudaMemcpyHostToDevice;
+    const bool writes = kind != cudaMemcpyDeviceToHost;
+    if ((reads && !gpu.memory().Contains(from, size)) ||
+        (writes && !gpu.memory().Contains(to, size))) {
+      return {start.ns, cudaErrorIllegalAddress};
+    }
+    std::memcpy(to, from, bytes);
+    if (reads) gpu.l2().Touch({from, size});
+    if (writes) gpu.l2().Touch({to, size});
+    const double rate =
+        reads && writes ? gpu.profile().memory_bytes_per_second / 2 : kPciBytesPerSecond;
+    return {start.ns + TimeOf(static_cast<double>(bytes), rate)};
+  }});
 }
 
 WorkPtr Fill(void* to, int value, size_t bytes) {
-  return std::make_shared<Work>(
-      Work{"fill", [=](const WorkStart& start) -> WorkEnd {
-             Gpu& gpu = Gpu::Get();
-             const auto size = static_cast<int64_t>(bytes);
-             if (!gpu.memory().Contains(to, size)) return {start.ns, cudaErrorIllegalAddress};
-             std::memset(to, value, bytes);
-             gpu.l2().Touch({to, size});
-             return {start.ns +
-                     TimeOf(static_cast<double>(bytes), gpu.profile().memory_bytes_per_second)};
-           }});
+  return std::make_shared<Work>(Work{[=](const WorkStart& start) -> WorkEnd {
+    Gpu& gpu = Gpu::Get();
+    const auto size = static_cast<int64_t>(bytes);
+    if (!gpu.memory().Contains(to, size)) return {start.ns, cudaErrorIllegalAddress};
+    std::memset(to, value, bytes);
+    gpu.l2().Touch({to, size});
+    return {start.ns + TimeOf(static_cast<double>(bytes), gpu.profile().memory_bytes_per_second)};
+  }});
 }
 
 // Pointers that can never be right are refused at the call, and so is memory of
@@ -119,11 +115,6 @@ bool IsCopy(void* to, const void* from, cudaMemcpyKind kind) {
     default:
       return false;
   }
-}
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "simgpu: %s\n", why.c_str());
-  std::exit(2);
 }
 
 struct ErrorWords {
@@ -184,7 +175,7 @@ int AttributeOf(cudaDeviceAttr attribute) {
     case cudaDevAttrCooperativeLaunch:
       return 1;
     default:
-      Die("device attribute " + std::to_string(attribute) + " has no value here");
+      Refuse("device attribute " + std::to_string(attribute) + " has no value here");
   }
 }
 
@@ -312,7 +303,7 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned int /*flags*/) {
   SIMGPU_FAULTS_OF_THIS_CALL();
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
-  return Return(Gpu::Get().memory().AllocateMapped(static_cast<int64_t>(bytes), data));
+  return Return(Gpu::Get().memory().Allocate(static_cast<int64_t>(bytes), data, /*mapped=*/true));
 }
 
 cudaError_t cudaHostGetDevicePointer(void** on_device, void* on_host, unsigned int /*flags*/) {
@@ -326,7 +317,7 @@ cudaError_t cudaFreeHost(void* data) {
   SIMGPU_FAULTS_OF_THIS_CALL();
   if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
     return Return(error);
-  return Return(Gpu::Get().memory().FreeMapped(data));
+  return Return(Gpu::Get().memory().Free(data, /*mapped=*/true));
 }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
@@ -351,9 +342,8 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
     const auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
     const WorkPtr copy = Copy(to, staged->data(), bytes, kind);
     return Return(Gpu::Get().Put(
-        nullptr, std::make_shared<Work>(Work{"copy", [staged, copy](const WorkStart& start) {
-                                               return copy->run(start);
-                                             }})));
+        nullptr, std::make_shared<Work>(
+                     Work{[staged, copy](const WorkStart& start) { return copy->run(start); }})));
   }
   const cudaError_t put = Gpu::Get().Put(nullptr, Copy(to, from, bytes, kind));
   if (put != cudaSuccess || kind == cudaMemcpyDeviceToDevice) return Return(put);
@@ -395,7 +385,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
   SIMGPU_FAULTS_OF_THIS_CALL();
-  if (flags != cudaStreamNonBlocking) Die("only non-blocking streams are simulated");
+  if (flags != cudaStreamNonBlocking) Refuse("only non-blocking streams are simulated");
   if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
   *stream = Gpu::Get().CreateStream();
   return cudaSuccess;
@@ -471,13 +461,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   // In a capture it becomes an order of the graph's nodes: no replay records it.
   const bool captured = Gpu::Get().IsCapturing(stream);
   const cudaError_t put = Gpu::Get().Put(
-      stream, std::make_shared<Work>(
-                  Work{"event", [recorded, record, captured](const WorkStart& start) -> WorkEnd {
-                         if (captured) return {start.ns};
-                         recorded->reached = std::max(recorded->reached, record);
-                         if (recorded->reached == record) recorded->ns = start.ns;
-                         return {start.ns};
-                       }}));
+      stream,
+      std::make_shared<Work>(Work{[recorded, record, captured](const WorkStart& start) -> WorkEnd {
+        if (captured) return {start.ns};
+        recorded->reached = std::max(recorded->reached, record);
+        if (recorded->reached == record) recorded->ns = start.ns;
+        return {start.ns};
+      }}));
   if (put != cudaSuccess) return Return(put);
   recorded->records = record;
   recorded->captured = captured;

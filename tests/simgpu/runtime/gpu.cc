@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "server/worker/device/device_profile.h"
+#include "tests/simgpu/faults/faults.h"
 
 namespace convtune::simgpu {
 namespace {
@@ -27,11 +27,6 @@ constexpr int64_t kHostCallNs = 2000;
 // 9.8 TB/s where data fits its L2 cache, and 3.9 of 4.9 TB/s where it does not.
 constexpr double kL2BytesPerClockAndSm = 37.5;
 constexpr double kMemoryShare = 0.8;
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "simgpu: %s\n", why.c_str());
-  std::exit(2);
-}
 
 const char* Setting(const char* name) {
   const char* const value = std::getenv(name);
@@ -63,7 +58,7 @@ GpuProfile ReadProfile() {
   if (*path == '\0') path = CONVTUNE_SIMGPU_PROFILE;
   const absl::StatusOr<worker::device::DeviceProfile> loaded =
       worker::device::DeviceProfile::Load(path);
-  if (!loaded.ok()) Die(std::string(loaded.status().message()));
+  if (!loaded.ok()) Refuse(std::string(loaded.status().message()));
   GpuProfile profile;
   profile.name = SimulatedName(loaded->environment.gpu_model);
   profile.device_properties = loaded->properties_json;
@@ -73,7 +68,8 @@ GpuProfile ReadProfile() {
   profile.memory_bytes = loaded->memory_bytes;
   const nlohmann::json properties = nlohmann::json::parse(loaded->properties_json);
   const auto number = [&](const char* key) {
-    if (!properties.contains(key)) Die(std::string(path) + ": properties." + key + " is missing");
+    if (!properties.contains(key))
+      Refuse(std::string(path) + ": properties." + key + " is missing");
     return properties[key].get<int64_t>();
   };
   profile.l2_bytes = number("l2CacheSize");
@@ -89,17 +85,16 @@ GpuProfile ReadProfile() {
   return profile;
 }
 
-uint64_t Hash(uint64_t seed, std::string_view key, uint64_t count) {
-  // FNV-1a, then the finaliser of SplitMix64.
+}  // namespace
+
+uint64_t HashOf(std::string_view text, uint64_t seed, uint64_t count) {
   uint64_t hash = 14695981039346656037ULL ^ seed;
-  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   hash += count * 0x9E3779B97F4A7C15ULL;
   hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9ULL;
   hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBULL;
   return hash ^ (hash >> 31);
 }
-
-}  // namespace
 
 Gpu& Gpu::Get() {
   // Never destroyed: the worker's statics may call CUDA as the process ends.
@@ -120,7 +115,7 @@ Gpu::Gpu(GpuProfile profile, GpuSettings settings)
 }
 
 void Gpu::CheckThread() const {
-  if (std::this_thread::get_id() != thread_) Die("CUDA is called from a second thread");
+  if (std::this_thread::get_id() != thread_) Refuse("CUDA is called from a second thread");
 }
 
 int64_t Gpu::HostNs() {
@@ -155,7 +150,7 @@ void Gpu::ReadClock(int64_t ns) {
 
 double Gpu::Noise(std::string_view key, double relative_spread) {
   const auto found = noise_calls_.emplace(key, 0).first;
-  const uint64_t hash = Hash(settings_.seed, key, found->second++);
+  const uint64_t hash = HashOf(key, settings_.seed, found->second++);
   // The sum of four uniform numbers is nearly normal, and has no far ends.
   double sum = 0;
   for (int i = 0; i < 4; ++i)
@@ -360,7 +355,7 @@ cudaError_t Gpu::LaunchGraph(cudaGraphExec_t exec, cudaStream_t stream) {
   };
   for (const auto& [id, other] : streams_) {
     if (&other != &to && pending_on(other)) {
-      Die("a graph is launched that is pending on another stream: this order is not simulated");
+      Refuse("a graph is launched that is pending on another stream: this order is not simulated");
     }
   }
   if (pending_on(to) && settings_.relaunch_blocks) {

@@ -45,6 +45,9 @@ struct GpuProfile {
   int driver_version = 0;
 };
 
+// SplitMix64's finaliser over FNV-1a: the same on each machine.
+uint64_t HashOf(std::string_view text, uint64_t seed, uint64_t count = 0);
+
 // Settings of a run, out of the environment: see tests/simgpu/README.md.
 struct GpuSettings {
   uint64_t seed = 1;

@@ -18,14 +18,7 @@ DeviceMemory::~DeviceMemory() {
   for (const auto& [data, block] : blocks_) munmap(block.mapping, block.mapping_bytes);
 }
 
-cudaError_t DeviceMemory::Allocate(int64_t bytes, void** data) { return Add(bytes, false, data); }
-cudaError_t DeviceMemory::AllocateMapped(int64_t bytes, void** data) {
-  return Add(bytes, true, data);
-}
-cudaError_t DeviceMemory::Free(void* data) { return Remove(data, false); }
-cudaError_t DeviceMemory::FreeMapped(void* data) { return Remove(data, true); }
-
-cudaError_t DeviceMemory::Add(int64_t bytes, bool mapped, void** data) {
+cudaError_t DeviceMemory::Allocate(int64_t bytes, void** data, bool mapped) {
   *data = nullptr;
   if (bytes == 0) return cudaSuccess;
   const int64_t used = mapped ? 0 : RoundUp(bytes, kAlignment);
@@ -53,7 +46,7 @@ cudaError_t DeviceMemory::Add(int64_t bytes, bool mapped, void** data) {
   return cudaSuccess;
 }
 
-cudaError_t DeviceMemory::Remove(void* data, bool mapped) {
+cudaError_t DeviceMemory::Free(void* data, bool mapped) {
   if (data == nullptr) return cudaSuccess;
   const auto found = blocks_.find(static_cast<const char*>(data));
   if (found == blocks_.end() || found->second.mapped != mapped) return cudaErrorInvalidValue;

@@ -27,13 +27,10 @@ class DeviceMemory {
 
   // Aligned to 256 bytes, as is promised, and to no more; the end lies as close
   // before an untouchable page as this allows. cudaErrorMemoryAllocation where
-  // no more is free.
-  cudaError_t Allocate(int64_t bytes, void** data);
-  // cudaErrorInvalidValue if nothing was allocated at `data`. Null is allowed.
-  cudaError_t Free(void* data);
-  // Host memory that the GPU sees too, at the same address.
-  cudaError_t AllocateMapped(int64_t bytes, void** data);
-  cudaError_t FreeMapped(void* data);
+  // no more is free. `mapped`: host memory that the GPU sees too, at the same address.
+  cudaError_t Allocate(int64_t bytes, void** data, bool mapped = false);
+  // cudaErrorInvalidValue if nothing of this kind was allocated at `data`. Null is allowed.
+  cudaError_t Free(void* data, bool mapped = false);
 
   // Bytes that were allocated at `data`; 0: nothing was.
   int64_t BytesAt(const void* data) const;
@@ -51,8 +48,6 @@ class DeviceMemory {
     int64_t mapping_bytes = 0;
     bool mapped = false;
   };
-  cudaError_t Add(int64_t bytes, bool mapped, void** data);
-  cudaError_t Remove(void* data, bool mapped);
 
   const int64_t total_bytes_;
   int64_t used_bytes_ = 0;

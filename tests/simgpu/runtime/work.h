@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 
 namespace convtune::simgpu {
 
@@ -33,7 +32,6 @@ struct WorkEnd {
 // it was captured with. `run` does what the work does to memory; it checks all
 // memory that it touches with DeviceMemory, as the GPU's MMU would.
 struct Work {
-  std::string name;
   std::function<WorkEnd(const WorkStart&)> run;
   // The host may release it later: it must not run before somebody waits for it.
   bool waits_for_host = false;

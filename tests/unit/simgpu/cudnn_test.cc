@@ -1,17 +1,16 @@
 // The worker's own descriptors, plans and legacy convolutions, executed on the simulated GPU.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -30,43 +29,14 @@
 #include "tests/simgpu/cudnn/legacy_algorithms.h"
 #include "tests/simgpu/cudnn/program.h"
 #include "tests/simgpu/runtime/gpu.h"
+#include "tests/unit/simgpu/another_process.h"
+#include "tests/unit/simgpu/fault_script.h"
 #include "tests/unit/simgpu/naive_convolution.h"
 
 namespace convtune::simgpu {
 namespace {
 
 using worker::cudnn::Descriptor;
-
-const std::string& FaultsPath() {
-  static const std::string path = [] {
-    std::string made = testing::TempDir() + "/simgpu_faults_" + std::to_string(getpid());
-    setenv("SIMGPU_FAULTS", made.c_str(), 1);
-    return made;
-  }();
-  return path;
-}
-
-// Read once, when the first fault is asked for.
-const bool kFaultsAreSet = !FaultsPath().empty();
-
-// A script for as long as the object lives.
-class Faults {
- public:
-  explicit Faults(const std::string& lines) {
-    std::filesystem::remove(Log());
-    std::ofstream(FaultsPath()) << lines << '\n';
-  }
-  ~Faults() { std::filesystem::remove(FaultsPath()); }
-  static int Fired() {
-    std::ifstream file(Log());
-    int count = 0;
-    for (std::string line; std::getline(file, line);) ++count;
-    return count;
-  }
-
- private:
-  static std::string Log() { return FaultsPath() + ".fired"; }
-};
 
 std::array<int64_t, 5> Five(const std::vector<int64_t>& values, int64_t fill) {
   std::array<int64_t, 5> five = {values[0], values[1], fill, 0, 0};
@@ -98,6 +68,14 @@ Convolution ToConvolution(const ConvProblem& problem) {
   conv.compute = problem.compute_type();
   conv.flipped = problem.mode() == ConvolutionMode::kConvolution;
   return conv;
+}
+
+// What a heuristic mode lists, best first.
+std::vector<convtune::Candidate> Listed(const worker::cudnn::OperationGraph& graph,
+                                        cudnnBackendHeurMode_t mode) {
+  auto list = worker::search::AskHeuristics(graph, mode, SteadyTime::InfiniteFuture());
+  EXPECT_TRUE(list.ok()) << list.status();
+  return list->candidates;
 }
 
 // A problem's tensors on the GPU, of small integers, and the output that is expected.
@@ -150,20 +128,39 @@ class Problem {
     cudaFree(workspace);
   }
 
-  std::vector<EngineConfig> Configs() {
-    std::vector<EngineConfig> configs;
+  using Visit =
+      std::function<void(const convtune::Candidate&, const worker::cudnn::ExecutionPlan&)>;
+  // Calls `visit` with each config that the heuristics list and that can be built.
+  void ForEachPlan(const Visit& visit) {
     for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      const auto list = worker::search::AskHeuristics(*graph, mode, SteadyTime::InfiniteFuture());
-      EXPECT_TRUE(list.ok()) << list.status();
-      for (const auto& candidate : list->candidates) {
-        configs.push_back(std::get<EngineConfig>(candidate.id));
+      for (const convtune::Candidate& candidate : Listed(*graph, mode)) {
+        const auto plan =
+            worker::cudnn::ExecutionPlan::Create(*graph, std::get<EngineConfig>(candidate.id));
+        if (plan.ok()) visit(candidate, *plan);
       }
     }
-    return configs;
   }
 
-  worker::cudnn::ExecutionPlan Plan(const EngineConfig& config) {
-    return worker::cudnn::ExecutionPlan::Create(*graph, config).value();
+  EngineConfig FirstConfig() {
+    return std::get<EngineConfig>(Listed(*graph, CUDNN_HEUR_MODE_A).front().id);
+  }
+  worker::cudnn::ExecutionPlan FirstPlan() {
+    return worker::cudnn::ExecutionPlan::Create(*graph, FirstConfig()).value();
+  }
+  // Of an engine that asks for a workspace.
+  worker::cudnn::ExecutionPlan PlanWithWorkspace() {
+    std::optional<EngineConfig> found;
+    ForEachPlan([&](const convtune::Candidate& candidate, const auto& plan) {
+      if (!found && plan.workspace_bytes > 0) found = std::get<EngineConfig>(candidate.id);
+    });
+    return worker::cudnn::ExecutionPlan::Create(*graph, found.value()).value();
+  }
+
+  std::unique_ptr<worker::cudnn::LegacyConvolution> Legacy() {
+    return worker::cudnn::LegacyConvolution::Create(problem, handle.get()).value();
+  }
+  std::vector<worker::cudnn::FoundAlgorithm> Find(worker::cudnn::LegacyConvolution* legacy) {
+    return legacy->Find(CUDNN_TENSOR_OP_MATH, pointers, workspace, kWorkspace).value();
   }
 
   // Without a workspace.
@@ -182,23 +179,26 @@ class Problem {
     return cudnnBackendExecute(handle.get(), plan.descriptor.get(), pack.get());
   }
 
-  // Of an engine that asks for a workspace.
-  std::optional<worker::cudnn::ExecutionPlan> PlanWithWorkspace() {
-    for (const EngineConfig& config : Configs()) {
-      auto plan = worker::cudnn::ExecutionPlan::Create(*graph, config);
-      if (plan.ok() && plan->workspace_bytes > 0) return *std::move(plan);
-    }
-    ADD_FAILURE() << "no engine asks for a workspace";
-    return std::nullopt;
+  // Executes it, and waits.
+  void Run(const worker::cudnn::ExecutionPlan& plan) {
+    ASSERT_EQ(Execute(plan), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  }
+
+  // Runs `captured` in a capture of the stream; what ending it gives.
+  cudaError_t Capture(const std::function<void()>& captured, cudaGraph_t* made = nullptr) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    captured();
+    cudaGraph_t ignored = nullptr;
+    return cudaStreamEndCapture(stream, made == nullptr ? &ignored : made);
   }
 
   // The plan's execution, captured.
   cudaGraphExec_t Capture(const worker::cudnn::ExecutionPlan& plan) {
-    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    EXPECT_EQ(Execute(plan), CUDNN_STATUS_SUCCESS);
     cudaGraph_t captured = nullptr;
     cudaGraphExec_t exec = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaSuccess);
+    EXPECT_EQ(Capture([&] { EXPECT_EQ(Execute(plan), CUDNN_STATUS_SUCCESS); }, &captured),
+              cudaSuccess);
     EXPECT_EQ(cudaGraphInstantiateWithFlags(&exec, captured, 0), cudaSuccess);
     cudaGraphDestroy(captured);
     return exec;
@@ -262,24 +262,20 @@ class Known : public testing::TestWithParam<std::string> {};
 TEST_P(Known, EachPlanIsReadAndExact) {
   Problem problem(GetParam());
   int ran = 0;
-  for (const EngineConfig& config : problem.Configs()) {
-    SCOPED_TRACE(ToText(config));
-    const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph, config);
-    if (!plan.ok()) continue;
+  problem.ForEachPlan([&](const convtune::Candidate& candidate, const auto& plan) {
+    SCOPED_TRACE(ToText(candidate.id));
     problem.Clear();
-    ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    problem.Run(plan);
     EXPECT_EQ(problem.Difference(), 0);
     ++ran;
-  }
+  });
   EXPECT_GT(ran, 0);
 }
 
 TEST_P(Known, EachLegacyAlgorithmIsExact) {
   Problem problem(GetParam());
   if (!worker::cudnn::LegacyObstacle(problem.problem).empty()) return;
-  auto legacy =
-      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const auto legacy = problem.Legacy();
   const auto listed = legacy->Expected(CUDNN_TENSOR_OP_MATH).value();
   int ran = 0;
   for (const auto& entry : listed) {
@@ -295,9 +291,7 @@ TEST_P(Known, EachLegacyAlgorithmIsExact) {
     ++ran;
   }
   EXPECT_GT(ran, 0);
-  const auto found =
-      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
-          .value();
+  const auto found = problem.Find(legacy.get());
   ASSERT_EQ(found.size(), listed.size());
   double last_us = 0;
   for (const auto& entry : found) {
@@ -340,13 +334,10 @@ TEST(Program, IsReadFromAPlan) {
         "bwd_filter,x=2x8x5x9x7,w=16x8x3x3x3,pad=0:1,nchw,f64,mode=conv"}) {
     SCOPED_TRACE(text);
     Problem problem(text);
-    const auto plan = problem.Plan(problem.Configs().back());
-    const auto read = Program::Read(JsonOf(plan));
-    ASSERT_TRUE(read.ok()) << read.status();
     Program expected;
     expected.convolution = problem.conv;
     expected.output.tensor = problem.conv.Output();
-    EXPECT_EQ(read->Text(), expected.Text());
+    EXPECT_EQ(Program::Read(JsonOf(problem.FirstPlan()))->Text(), expected.Text());
   }
 }
 
@@ -361,18 +352,11 @@ TEST(Program, AProfileKeepsItsOwnProperties) {
   target.device_properties = &properties;
   const auto graph =
       worker::cudnn::OperationGraph::Create(ConvProblem::Parse(kHalf).value(), target).value();
-  const auto of_profile =
-      worker::search::AskHeuristics(graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture()).value();
+  const CandidateId of_profile = Listed(graph, CUDNN_HEUR_MODE_A).front().id;
   Problem problem(kHalf);
-  const auto of_gpu =
-      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture())
-          .value();
-  ASSERT_FALSE(of_profile.candidates.empty());
-  ASSERT_FALSE(of_gpu.candidates.empty());
-  EXPECT_NE(of_profile.candidates.front().id, of_gpu.candidates.front().id);
-  const auto plan = worker::cudnn::ExecutionPlan::Create(
-                        graph, std::get<EngineConfig>(of_profile.candidates.front().id))
-                        .value();
+  EXPECT_NE(of_profile, CandidateId(problem.FirstConfig()));
+  const auto plan =
+      worker::cudnn::ExecutionPlan::Create(graph, std::get<EngineConfig>(of_profile)).value();
   EXPECT_NE(JsonOf(plan).find("\"deviceName\":\"NVIDIA L4\""), std::string::npos);
 }
 
@@ -393,37 +377,32 @@ TEST(Program, AnEpilogueIsAddedAndCut) {
     const double bias = static_cast<double>(i % static_cast<size_t>(channels) % 5) - 2;
     problem.expected[i] = std::max(0.0, problem.expected[i] + residual + bias);
   }
-  const auto plan = problem.Plan(problem.Configs().front());
-  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  const auto plan = problem.FirstPlan();
+  problem.Run(plan);
   EXPECT_EQ(problem.Difference(), 0);
 }
 
 TEST(Engines, DifferByRoundingOnly) {
   Problem problem("fwd,x=2x32x17x17,w=64x32x3x3,pad=1,nhwc,f16", /*small_integers=*/false);
   std::map<int64_t, std::vector<double>> outputs;
-  for (const EngineConfig& config : problem.Configs()) {
-    const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph, config);
-    if (!plan.ok()) continue;
-    ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  problem.ForEachPlan([&](const convtune::Candidate& candidate, const auto& plan) {
+    problem.Run(plan);
     EXPECT_LE(problem.Difference(), 0x1p-10);
-    const auto [at, fresh] = outputs.emplace(config.engine_index, problem.Output());
+    const auto [at, fresh] =
+        outputs.emplace(std::get<EngineConfig>(candidate.id).engine_index, problem.Output());
     EXPECT_TRUE(fresh || at->second == problem.Output()) << "of one engine they are the same";
-  }
+  });
   ASSERT_GT(outputs.size(), 1U);
   EXPECT_NE(outputs.begin()->second, outputs.rbegin()->second);
 }
 
 TEST(Engines, NewInputsGiveANewOutput) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
-  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  const auto plan = problem.FirstPlan();
+  problem.Run(plan);
   std::memset(problem.pointers.x, 0, 1000);
   std::memset(static_cast<char*>(problem.pointers.x) + 1000, 0, 16);
-  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  problem.Run(plan);
   EXPECT_EQ(problem.Output()[0], 0);
   EXPECT_NE(problem.Difference(), 0);
 }
@@ -431,18 +410,11 @@ TEST(Engines, NewInputsGiveANewOutput) {
 TEST(Engines, TensorCoresRoundF32) {
   Problem problem("fwd,x=2x32x9x9,w=32x32x3x3,pad=1,nhwc,f32", /*small_integers=*/false);
   std::map<bool, double> largest;
-  const auto list =
-      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture())
-          .value();
-  for (const convtune::Candidate& candidate : list.candidates) {
-    const auto plan =
-        worker::cudnn::ExecutionPlan::Create(*problem.graph, std::get<EngineConfig>(candidate.id));
-    if (!plan.ok()) continue;
-    ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  problem.ForEachPlan([&](const convtune::Candidate& candidate, const auto& plan) {
+    problem.Run(plan);
     double& difference = largest[candidate.has(NumericalNote::kTensorCore)];
     difference = std::max(difference, problem.Difference());
-  }
+  });
   ASSERT_EQ(largest.size(), 2U);
   EXPECT_LT(largest[false], 1e-5);
   EXPECT_GT(largest[true], 1e-5);
@@ -451,9 +423,8 @@ TEST(Engines, TensorCoresRoundF32) {
 
 TEST(Engines, AGraphReplaysThem) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
-  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  const auto plan = problem.FirstPlan();
+  problem.Run(plan);
   cudaGraphExec_t exec = problem.Capture(plan);
   problem.Clear();
   ASSERT_EQ(cudaGraphLaunch(exec, problem.stream), cudaSuccess);
@@ -465,10 +436,9 @@ TEST(Engines, AGraphReplaysThem) {
 TEST(Engines, WhatTheVariantPackHasIsChecked) {
   Problem problem(kHalf);
   const auto plan = problem.PlanWithWorkspace();
-  ASSERT_TRUE(plan.has_value());
-  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
   const auto execute = [&](const Descriptor& pack) {
-    return cudnnBackendExecute(problem.handle.get(), plan->descriptor.get(), pack.get());
+    return cudnnBackendExecute(problem.handle.get(), plan.descriptor.get(), pack.get());
   };
   {
     Descriptor pack = problem.Pack();
@@ -477,11 +447,11 @@ TEST(Engines, WhatTheVariantPackHasIsChecked) {
     EXPECT_EQ(execute(pack), CUDNN_STATUS_BAD_PARAM_NULL_POINTER) << "of an earlier pack";
   }
   void* const x = std::exchange(problem.allocated[0], static_cast<char*>(problem.allocated[0]) + 2);
-  EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
   problem.allocated[0] = nullptr;
-  EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   problem.allocated[0] = x;
-  EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
 }
 
@@ -503,10 +473,7 @@ TEST(Engines, PlansAndGraphsNeedWhatIsFinalisedAndAHandle) {
 
 TEST(Engines, DestroyingAHandleSynchronisesWhichACaptureForbids) {
   Problem problem(kHalf);
-  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  problem.handle.reset();
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(problem.Capture([&] { problem.handle.reset(); }), cudaErrorStreamCaptureInvalidated);
   cudaGetLastError();
 }
 
@@ -522,24 +489,14 @@ TEST(Engines, TheTextOfAnErrorIsItsThreadsOwn) {
 TEST(Engines, NondeterministicOnesDifferFromRunToRun) {
   Problem problem("bwd_filter,x=2x32x17x17,w=64x32x3x3,pad=1,nhwc,f16", false);
   std::map<bool, int> differ, ran;
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    const auto list =
-        worker::search::AskHeuristics(*problem.graph, mode, SteadyTime::InfiniteFuture()).value();
-    for (const convtune::Candidate& candidate : list.candidates) {
-      const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph,
-                                                             std::get<EngineConfig>(candidate.id));
-      if (!plan.ok()) continue;
-      std::vector<double> outputs[2];
-      for (auto& output : outputs) {
-        ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-        ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
-        output = problem.Output();
-      }
-      const bool nondeterministic = candidate.has(NumericalNote::kNondeterministic);
-      ++ran[nondeterministic];
-      differ[nondeterministic] += outputs[0] != outputs[1] ? 1 : 0;
-    }
-  }
+  problem.ForEachPlan([&](const convtune::Candidate& candidate, const auto& plan) {
+    problem.Run(plan);
+    const std::vector<double> first = problem.Output();
+    problem.Run(plan);
+    const bool nondeterministic = candidate.has(NumericalNote::kNondeterministic);
+    ++ran[nondeterministic];
+    differ[nondeterministic] += first != problem.Output() ? 1 : 0;
+  });
   EXPECT_GT(ran[true], 0);
   EXPECT_GT(ran[false], 0);
   EXPECT_EQ(differ[true], ran[true]);
@@ -548,11 +505,10 @@ TEST(Engines, NondeterministicOnesDifferFromRunToRun) {
 
 TEST(Engines, FirstLaunchesLoadCodeWhichACaptureForbids) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
-  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+  const auto plan = problem.FirstPlan();
+  EXPECT_EQ(
+      problem.Capture([&] { EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED); }),
+      cudaErrorStreamCaptureInvalidated);
   // cuDNN's own runtime still has the error: the next launch takes it.
   EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
   EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
@@ -596,22 +552,15 @@ TEST(CostModel, IsARoofline) {
 
 TEST(Faults, AreDoneToTheOutput) {
   Problem problem("fwd,x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nchw,f32", false);
-  const auto list =
-      worker::search::AskHeuristics(*problem.graph, CUDNN_HEUR_MODE_A, SteadyTime::InfiniteFuture())
-          .value();
-  std::optional<worker::cudnn::ExecutionPlan> plan;
-  for (const convtune::Candidate& candidate : list.candidates) {
-    if (candidate.has(NumericalNote::kTensorCore)) continue;
-    auto made =
-        worker::cudnn::ExecutionPlan::Create(*problem.graph, std::get<EngineConfig>(candidate.id));
-    if (made.ok()) plan = *std::move(made);
-  }
-  ASSERT_TRUE(plan.has_value());
+  std::optional<EngineConfig> exact;
+  problem.ForEachPlan([&](const convtune::Candidate& candidate, const auto&) {
+    if (!candidate.has(NumericalNote::kTensorCore)) exact = std::get<EngineConfig>(candidate.id);
+  });
+  const auto plan = worker::cudnn::ExecutionPlan::Create(*problem.graph, exact.value()).value();
   const auto run = [&](const std::string& action) {
     const Faults faults("operation:fwd launch:eager = " + action);
     problem.Clear();
-    EXPECT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+    problem.Run(plan);
     EXPECT_EQ(Faults::Fired(), 1) << action;
   };
   const auto behind = [&] { return problem.output[problem.output_bytes]; };
@@ -626,16 +575,15 @@ TEST(Faults, AreDoneToTheOutput) {
   run("beyond_output");
   EXPECT_NE(behind(), '\xFF');
   problem.Clear();
-  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  problem.Run(plan);
   EXPECT_LT(problem.Difference(), 1e-5) << "without a fault it is right again";
   EXPECT_EQ(behind(), '\xFF');
 }
 
 TEST(Faults, OfTheCall) {
   Problem problem(kHalf);
-  const EngineConfig config = problem.Configs().front();
-  const auto plan = problem.Plan(config);
+  const EngineConfig config = problem.FirstConfig();
+  const auto plan = problem.FirstPlan();
   ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
   {
     const Faults faults("config:" + ToText(config).substr(6) + " nth:2 = not_supported");
@@ -651,21 +599,16 @@ TEST(Faults, OfTheCall) {
   for (const std::string action : {"synchronize", "allocate"}) {
     const Faults faults("operation:fwd = " + action);
     EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal),
-              cudaSuccess);
-    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
-    cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(
+        problem.Capture([&] { EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED); }),
+        cudaErrorStreamCaptureInvalidated);
     EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED) << "the error that is left";
     EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
   }
   {
     const Faults faults("launch:capture = fork");
-    ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal),
-              cudaSuccess);
-    EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-    cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureUnjoined);
+    EXPECT_EQ(problem.Capture([&] { EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS); }),
+              cudaErrorStreamCaptureUnjoined);
   }
   EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
   {
@@ -680,7 +623,7 @@ TEST(Faults, OfTheCall) {
 
 TEST(Faults, ForkWaitsForACapture) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
+  const auto plan = problem.FirstPlan();
   const Faults faults("operation:fwd = fork");
   ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(Faults::Fired(), 0);
@@ -689,25 +632,21 @@ TEST(Faults, ForkWaitsForACapture) {
 TEST(Faults, BeyondTheWorkspace) {
   Problem problem(kHalf);
   const auto plan = problem.PlanWithWorkspace();
-  ASSERT_TRUE(plan.has_value());
-  const char& behind = static_cast<char*>(problem.workspace)[plan->workspace_bytes];
+  const char& behind = static_cast<char*>(problem.workspace)[plan.workspace_bytes];
   const char before = behind;
-  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  problem.Run(plan);
   EXPECT_EQ(behind, before);
   const Faults faults("operation:fwd = beyond_workspace");
-  ASSERT_EQ(problem.Execute(*plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  problem.Run(plan);
   EXPECT_NE(behind, before);
   EXPECT_EQ(Faults::Fired(), 1);
 }
 
 TEST(Faults, OfReplaysAlone) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
+  const auto plan = problem.FirstPlan();
   const Faults faults("launch:replay = wrong");
-  ASSERT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  problem.Run(plan);
   EXPECT_EQ(problem.Difference(), 0);
   cudaGraphExec_t exec = problem.Capture(plan);
   ASSERT_EQ(cudaGraphLaunch(exec, problem.stream), cudaSuccess);
@@ -719,7 +658,7 @@ TEST(Faults, OfReplaysAlone) {
 
 TEST(Faults, OfTheFirstLoadOfCode) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
+  const auto plan = problem.FirstPlan();
   const Faults faults("load_code times:1 = fail");
   EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_EXECUTION_FAILED);
   EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
@@ -728,7 +667,7 @@ TEST(Faults, OfTheFirstLoadOfCode) {
 
 TEST(Faults, SlowTakesAThousandTimesAsLong) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
+  const auto plan = problem.FirstPlan();
   cudaEvent_t begin = nullptr, end = nullptr;
   cudaEventCreate(&begin);
   cudaEventCreate(&end);
@@ -751,12 +690,9 @@ TEST(Faults, SlowTakesAThousandTimesAsLong) {
 
 TEST(Faults, OfAnEntryOfFind) {
   Problem problem(kHalf);
-  auto legacy =
-      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const auto legacy = problem.Legacy();
   const Faults faults("find:1/1 = fail");
-  const auto found =
-      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
-          .value();
+  const auto found = problem.Find(legacy.get());
   int failed = 0;
   for (const auto& entry : found) {
     if (entry.id != LegacyAlgorithm{1, 1}) continue;
@@ -769,8 +705,7 @@ TEST(Faults, OfAnEntryOfFind) {
 
 TEST(Legacy, AWorkspaceThatIsTooSmallIsRefused) {
   Problem problem(kHalf);
-  auto legacy =
-      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const auto legacy = problem.Legacy();
   const LegacyAlgorithm precomputed = {1, 1};
   const int64_t needed = legacy->WorkspaceBytes(precomputed).value();
   ASSERT_GT(needed, 0);
@@ -838,8 +773,7 @@ TEST(Legacy, AFilterWithChannelsLastWantsTensorsSo) {
 
 TEST(Legacy, ArgumentsAreChecked) {
   Problem problem(kHalf);
-  auto legacy =
-      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const auto legacy = problem.Legacy();
   worker::cudnn::ConvPointers pointers = problem.pointers;
   pointers.y = nullptr;
   EXPECT_TRUE(absl::IsInvalidArgument(legacy->Launch({0, 0}, pointers, nullptr, 0)));
@@ -876,8 +810,7 @@ TEST(Legacy, AnOutputOfOtherSizesIsRefused) {
 
 TEST(Legacy, AnExecutionSpoilsItsWorkspaceAllOver) {
   Problem problem("fwd,x=2x8x9x7,w=16x8x3x3,nchw,f32");
-  auto legacy =
-      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
+  const auto legacy = problem.Legacy();
   const LegacyAlgorithm fft = {4, 0};
   const int64_t bytes = legacy->WorkspaceBytes(fft).value();
   auto* const workspace = static_cast<char*>(problem.workspace);
@@ -893,27 +826,21 @@ TEST(Legacy, AnExecutionSpoilsItsWorkspaceAllOver) {
 
 TEST(Legacy, FindLeavesNoResult) {
   Problem problem(kHalf);
-  auto legacy =
-      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
-  ASSERT_TRUE(
-      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
-          .ok());
+  const auto legacy = problem.Legacy();
+  problem.Find(legacy.get());
   EXPECT_NE(problem.Difference(), 0);
 }
 
 // As its executions do, which share the runtime of cuDNN's library.
 TEST(Legacy, FindMeetsTheErrorOfAnEarlierLaunch) {
   Problem problem("fwd,x=2x8x9x9,w=16x8x3x3,pad=1,nhwc,f16");
-  auto legacy =
-      worker::cudnn::LegacyConvolution::Create(problem.problem, problem.handle.get()).value();
-  ASSERT_EQ(cudaStreamBeginCapture(problem.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  EXPECT_FALSE(legacy->Launch({0, 0}, problem.pointers, nullptr, 0).ok());
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(problem.stream, &graph), cudaErrorStreamCaptureInvalidated);
+  const auto legacy = problem.Legacy();
+  EXPECT_EQ(problem.Capture([&] {
+    EXPECT_FALSE(legacy->Launch({0, 0}, problem.pointers, nullptr, 0).ok());
+  }),
+            cudaErrorStreamCaptureInvalidated);
   cudaGetLastError();
-  const auto found =
-      legacy->Find(CUDNN_TENSOR_OP_MATH, problem.pointers, problem.workspace, Problem::kWorkspace)
-          .value();
+  const auto found = problem.Find(legacy.get());
   EXPECT_EQ(std::count_if(
                 found.begin(), found.end(),
                 [](const auto& entry) { return entry.status == CUDNN_STATUS_EXECUTION_FAILED; }),
@@ -921,62 +848,54 @@ TEST(Legacy, FindMeetsTheErrorOfAnEarlierLaunch) {
 }
 
 // What ends or loses the context is done in a process of its own.
-int ExitCodeOf(const std::string& fault) {
+void CheckThatTheContextIsLostBy(const std::string& fault) {
   Problem problem(kHalf);
-  const auto plan = problem.Plan(problem.Configs().front());
+  const auto plan = problem.FirstPlan();
   const Faults faults("operation:fwd = " + fault);
-  if (problem.Execute(plan) != CUDNN_STATUS_SUCCESS) return 1;
-  const cudaError_t error = cudaStreamSynchronize(problem.stream);
-  return error == cudaErrorLaunchFailure && cudaDeviceSynchronize() == error ? 0 : 2;
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
 }
 
 TEST(EnginesDeathTest, FaultsThatEndTheContextOrTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(std::_Exit(ExitCodeOf("sticky")), testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(ExitCodeOf("abort"), testing::KilledBySignal(SIGABRT), "");
+  IN_ANOTHER_PROCESS(CheckThatTheContextIsLostBy("sticky"));
+  EXPECT_EXIT(CheckThatTheContextIsLostBy("abort"), testing::KilledBySignal(SIGABRT), "");
   EXPECT_EXIT(
       {
         alarm(5);
-        ExitCodeOf("hang");
+        CheckThatTheContextIsLostBy("hang");
       },
       testing::KilledBySignal(SIGALRM), "");
 }
 
-TEST(EnginesDeathTest, AGraphHasNoCodeWhenItsPlanIsGone) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        Problem problem(kHalf);
-        cudaGraphExec_t exec = nullptr;
-        {
-          const auto plan = problem.Plan(problem.Configs().front());
-          if (problem.Execute(plan) != CUDNN_STATUS_SUCCESS) std::_Exit(1);
-          cudaStreamSynchronize(problem.stream);
-          exec = problem.Capture(plan);
-          cudaGraphLaunch(exec, problem.stream);
-          if (cudaStreamSynchronize(problem.stream) != cudaSuccess) std::_Exit(2);
-        }
-        cudaGraphLaunch(exec, problem.stream);
-        const cudaError_t error = cudaStreamSynchronize(problem.stream);
-        std::_Exit(error == cudaErrorIllegalAddress ? 0 : 3);
-      },
-      testing::ExitedWithCode(0), "");
+void CheckThatAGraphHasNoCodeWhenItsPlanIsGone() {
+  Problem problem(kHalf);
+  cudaGraphExec_t exec = nullptr;
+  {
+    const auto plan = problem.FirstPlan();
+    problem.Run(plan);
+    exec = problem.Capture(plan);
+    cudaGraphLaunch(exec, problem.stream);
+    EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaSuccess);
+  }
+  cudaGraphLaunch(exec, problem.stream);
+  EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaErrorIllegalAddress);
 }
 
-// Memory that was freed, as by a stale variant pack. The context is lost for good, so in a process
-// of its own.
-TEST(EnginesDeathTest, FreedMemoryIsAnIllegalAddress) {
+// As by a stale variant pack.
+void CheckThatFreedMemoryIsAnIllegalAddress() {
+  Problem problem(kHalf);
+  const auto plan = problem.FirstPlan();
+  cudaFree(problem.pointers.w);
+  EXPECT_EQ(problem.Execute(plan), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamSynchronize(problem.stream), cudaErrorIllegalAddress);
+}
+
+TEST(EnginesDeathTest, AnIllegalAddressLosesTheContext) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        Problem problem(kHalf);
-        const auto plan = problem.Plan(problem.Configs().front());
-        cudaFree(problem.pointers.w);
-        const cudnnStatus_t status = problem.Execute(plan);
-        const cudaError_t error = cudaStreamSynchronize(problem.stream);
-        std::_Exit(status == CUDNN_STATUS_SUCCESS && error == cudaErrorIllegalAddress ? 0 : 1);
-      },
-      testing::ExitedWithCode(0), "");
+  IN_ANOTHER_PROCESS(CheckThatAGraphHasNoCodeWhenItsPlanIsGone());
+  IN_ANOTHER_PROCESS(CheckThatFreedMemoryIsAnIllegalAddress());
 }
 
 }  // namespace

@@ -2,34 +2,14 @@
 #include "tests/simgpu/faults/faults.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
+
+#include "tests/unit/simgpu/fault_script.h"
 
 namespace convtune::simgpu {
 namespace {
-
-std::string Path() {
-  static const std::string path = ::testing::TempDir() + "/faults-" + std::to_string(getpid());
-  return path;
-}
-
-// FaultAt reads the variable once.
-const bool kSet = setenv("SIMGPU_FAULTS", Path().c_str(), 1) == 0;  // NOLINT: before all tests
-
-void Write(const std::string& text) {
-  std::ofstream(Path()) << text;
-  std::ofstream(Path() + ".fired");
-}
-
-std::string Fired() {
-  std::ostringstream text;
-  text << std::ifstream(Path() + ".fired").rdbuf();
-  return text.str();
-}
 
 Site Execution(const std::string& engine, const std::string& launch = "eager") {
   Site site;
@@ -40,33 +20,32 @@ Site Execution(const std::string& engine, const std::string& launch = "eager") {
 }
 
 TEST(FaultsTest, ALineHoldsWhereAllOfItsKeysDo) {
-  ASSERT_TRUE(kSet);
-  Write("# a comment\nengine:22 launch:replay = wrong\noperation:fwd engine:5 = nan\n");
+  WriteFaults("# a comment\nengine:22 launch:replay = wrong\noperation:fwd engine:5 = nan\n");
   EXPECT_EQ(FaultAt(Execution("22")), std::nullopt);
-  EXPECT_EQ(Fired(), "");
+  EXPECT_EQ(FiredFaults(), "");
   EXPECT_EQ(FaultAt(Execution("22", "replay")), Action::kWrong);
   EXPECT_EQ(FaultAt(Execution("5")), Action::kNan);
   EXPECT_EQ(FaultAt(Execution("2")), std::nullopt);
-  EXPECT_EQ(Fired(), "engine:22 launch:replay = wrong\noperation:fwd engine:5 = nan\n");
+  EXPECT_EQ(FiredFaults(), "engine:22 launch:replay = wrong\noperation:fwd engine:5 = nan\n");
 }
 
 TEST(FaultsTest, TheFileIsReadAtEachCall) {
-  Write("engine:1 = wrong\n");
+  WriteFaults("engine:1 = wrong\n");
   EXPECT_EQ(FaultAt(Execution("1")), Action::kWrong);
-  Write("engine:1 = not_supported\n");
+  WriteFaults("engine:1 = not_supported\n");
   EXPECT_EQ(FaultAt(Execution("1")), Action::kNotSupported);
 }
 
 TEST(FaultsTest, AnActionHoldsOnlyWhereItCanBeDone) {
-  Write("engine:1 = fork\nengine:1 = fail\n");
+  WriteFaults("engine:1 = fork\nengine:1 = fail\n");
   EXPECT_EQ(FaultAt(Execution("1", "replay")), std::nullopt);
   EXPECT_EQ(FaultAt(Execution("1", "eager")), Action::kFail);
   EXPECT_EQ(FaultAt(Execution("1", "capture")), Action::kFork);
-  EXPECT_EQ(Fired(), "engine:1 = fail\nengine:1 = fork\n");
+  EXPECT_EQ(FiredFaults(), "engine:1 = fail\nengine:1 = fork\n");
 }
 
 TEST(FaultsTest, NthAndTimes) {
-  Write("engine:30 nth:2 = wrong\nengine:31 times:2 = nan\n");
+  WriteFaults("engine:30 nth:2 = wrong\nengine:31 times:2 = nan\n");
   EXPECT_EQ(FaultAt(Execution("30")), std::nullopt);
   EXPECT_EQ(FaultAt(Execution("30")), Action::kWrong);
   EXPECT_EQ(FaultAt(Execution("30")), std::nullopt);
@@ -74,12 +53,12 @@ TEST(FaultsTest, NthAndTimes) {
   EXPECT_EQ(FaultAt(Execution("31")), Action::kNan);
   EXPECT_EQ(FaultAt(Execution("31")), std::nullopt);
   // What other processes had counts.
-  std::ofstream(Path() + ".fired") << "";
+  std::ofstream(FaultsPath() + ".fired") << "";
   EXPECT_EQ(FaultAt(Execution("31")), Action::kNan);
 }
 
 TEST(FaultsTest, AnAllocationOfAtLeastSoManyBytes) {
-  Write("malloc:100 = fail\n");
+  WriteFaults("malloc:100 = fail\n");
   Site site;
   site.malloc_bytes = 99;
   EXPECT_EQ(FaultAt(site), std::nullopt);
@@ -89,11 +68,11 @@ TEST(FaultsTest, AnAllocationOfAtLeastSoManyBytes) {
 }
 
 TEST(FaultsTest, ACallOfAFunction) {
-  Write("call:cudaSetDevice = fail\ncall:cudnnCreate = abort\n");
+  WriteFaults("call:cudaSetDevice = fail\ncall:cudnnCreate = abort\n");
   EXPECT_EQ(FaultOfCall("cudaEventCreate"), std::nullopt);
   EXPECT_EQ(FaultOfCall("cudaSetDevice"), Action::kFail);
   EXPECT_DEATH(FaultOfCall("cudnnCreate"), "");
-  EXPECT_EQ(Fired(), "call:cudaSetDevice = fail\ncall:cudnnCreate = abort\n");
+  EXPECT_EQ(FiredFaults(), "call:cudaSetDevice = fail\ncall:cudnnCreate = abort\n");
 }
 
 TEST(FaultsTest, WhatCannotBeDoneIsRefused) {
@@ -103,7 +82,7 @@ TEST(FaultsTest, WhatCannotBeDoneIsRefused) {
                                  "nth:1 = wrong\n",       "launch:later = wrong\n",
                                  "launch:eager = fork\n", "launch:replay = fail\n"};
   for (const std::string& text : refused) {
-    Write(text);
+    WriteFaults(text);
     EXPECT_EXIT(FaultAt(Execution("1")), ::testing::ExitedWithCode(2), "simgpu: faults: ") << text;
   }
 }

@@ -39,10 +39,10 @@ class RuntimeTest : public ::testing::Test {
   static WorkPtr Busy(
       int64_t ns, std::function<void(const WorkStart&)> effect = [](const WorkStart&) {}) {
     return std::make_shared<Work>(
-        Work{"busy", [ns, effect = std::move(effect)](const WorkStart& start) -> WorkEnd {
-               effect(start);
-               return {start.ns + ns};
-             }});
+        Work{[ns, effect = std::move(effect)](const WorkStart& start) -> WorkEnd {
+          effect(start);
+          return {start.ns + ns};
+        }});
   }
   double ElapsedUs(const WorkPtr& work) {
     std::array<cudaEvent_t, 2> events = {};
@@ -56,6 +56,19 @@ class RuntimeTest : public ::testing::Test {
     EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaSuccess);
     for (cudaEvent_t event : events) EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
     return milliseconds * 1000.0;
+  }
+
+  // What `put` puts on the stream, as a graph.
+  cudaGraphExec_t Captured(const std::function<void()>& put) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    put();
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    cudaGraphExec_t exec = nullptr;
+    EXPECT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaErrorInvalidValue);
+    return exec;
   }
 
   cudaStream_t stream_ = nullptr;
@@ -80,10 +93,10 @@ TEST_F(RuntimeTest, TheClockSkipsToTheEndOfWhatIsWaitedFor) {
 void CheckThatTheFirstWorkBeginsNow() {
   const int64_t before = Gpu::Get().NowNs();
   int64_t began = 0;
-  Work work = {"busy", [&](const WorkStart& start) -> WorkEnd {
-                 began = start.ns;
-                 return {start.ns + 1};
-               }};
+  Work work = {[&](const WorkStart& start) -> WorkEnd {
+    began = start.ns;
+    return {start.ns + 1};
+  }};
   EXPECT_EQ(Gpu::Get().Put(nullptr, std::make_shared<Work>(std::move(work))), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   EXPECT_GE(began, before - 1'000'000'000);
@@ -250,17 +263,10 @@ TEST_F(RuntimeTest, ACaptureRunsNothingAndItsReplaysDo) {
 
 TEST_F(RuntimeTest, AGraphIsReplayedAsOftenAsItIsLaunched) {
   int replays = 0;
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  ASSERT_EQ(
-      Gpu::Get().Put(stream_,
-                     Busy(10, [&](const WorkStart& start) { replays += start.replay ? 1 : 0; })),
-      cudaSuccess);
-  cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
-  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaErrorInvalidValue);
+  cudaGraphExec_t const exec = Captured([&] {
+    const WorkPtr work = Busy(10, [&](const WorkStart& start) { replays += start.replay ? 1 : 0; });
+    EXPECT_EQ(Gpu::Get().Put(stream_, work), cudaSuccess);
+  });
   ASSERT_EQ(cudaGraphUpload(exec, stream_), cudaSuccess);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
   EXPECT_EQ(replays, 0);
@@ -276,18 +282,14 @@ TEST_F(RuntimeTest, AGraphIsReplayedAsOftenAsItIsLaunched) {
 }
 
 TEST_F(RuntimeTest, AnUploadSpoilsACaptureAndNeedsAStream) {
-  cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
-  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  cudaGraphExec_t const exec = Captured([] {});
   cudaStream_t gone = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&gone, cudaStreamNonBlocking), cudaSuccess);
   ASSERT_EQ(cudaStreamDestroy(gone), cudaSuccess);
   EXPECT_EQ(cudaGraphUpload(exec, gone), cudaErrorInvalidResourceHandle);
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   EXPECT_EQ(cudaGraphUpload(exec, stream_), cudaErrorStreamCaptureUnsupported);
+  cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
   ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
 }
@@ -310,12 +312,9 @@ TEST_F(RuntimeTest, AStreamIsDestroyedBeforeItsWorkRuns) {
 TEST_F(RuntimeTest, ACapturedEventHasNoTime) {
   std::array<cudaEvent_t, 2> events = {};
   for (cudaEvent_t& event : events) ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  for (cudaEvent_t event : events) ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+  cudaGraphExec_t const exec = Captured([&] {
+    for (cudaEvent_t event : events) EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  });
   ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   float milliseconds = 0;
@@ -336,7 +335,6 @@ TEST_F(RuntimeTest, ACapturedEventHasNoTime) {
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaSuccess);
   for (cudaEvent_t event : events) EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
 TEST_F(RuntimeTest, AnIdNeedsRoom) {
@@ -349,10 +347,10 @@ TEST_F(RuntimeTest, AnIdNeedsRoom) {
 void CheckThatWorkRunsEarly() {
   int ran = 0;
   const auto put = [&](int64_t ns, bool waits_for_host) {
-    Work work = {"busy", [&ran, ns](const WorkStart& start) -> WorkEnd {
-                   ++ran;
-                   return {start.ns + ns};
-                 }};
+    Work work = {[&ran, ns](const WorkStart& start) -> WorkEnd {
+      ++ran;
+      return {start.ns + ns};
+    }};
     work.waits_for_host = waits_for_host;
     EXPECT_EQ(Gpu::Get().Put(nullptr, std::make_shared<Work>(std::move(work))), cudaSuccess);
   };

@@ -11,10 +11,8 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,33 +20,13 @@
 #include "server/worker/device/kernels.h"
 #include "tests/simgpu/runtime/gpu.h"
 #include "tests/unit/simgpu/another_process.h"
+#include "tests/unit/simgpu/fault_script.h"
 
 namespace convtune::simgpu {
 namespace {
 
 using ::testing::HasSubstr;
 using worker::device::Kernels;
-
-std::string FaultsPath() {
-  static const std::string path =
-      ::testing::TempDir() + "/driver-faults-" + std::to_string(getpid());
-  return path;
-}
-
-// Faults read the variable once.
-const bool kSet =
-    setenv("SIMGPU_FAULTS", FaultsPath().c_str(), 1) == 0;  // NOLINT: before all tests
-
-void WriteFaults(const std::string& text) {
-  std::ofstream(FaultsPath()) << text;
-  std::ofstream(FaultsPath() + ".fired");
-}
-
-std::string Fired() {
-  std::ostringstream text;
-  text << std::ifstream(FaultsPath() + ".fired").rdbuf();
-  return text.str();
-}
 
 template <typename F>
 F* Find(const char* name) {
@@ -71,6 +49,16 @@ CUresult LoadModule(const char* text, CUmodule* module, std::string* log = nullp
   return result;
 }
 
+CUmodule LoadKernels() {
+  CUmodule module = nullptr;
+  EXPECT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_SUCCESS);
+  return module;
+}
+
+CUresult Unload(CUmodule module) {
+  return Find<decltype(cuModuleUnload)>("cuModuleUnload")(module);
+}
+
 CUfunction GetFunction(CUmodule module, const char* name) {
   CUfunction function = nullptr;
   EXPECT_EQ(Find<decltype(cuModuleGetFunction)>("cuModuleGetFunction")(&function, module, name),
@@ -81,7 +69,6 @@ CUfunction GetFunction(CUmodule module, const char* name) {
 class DriverTest : public ::testing::Test {
  protected:
   DriverTest() {
-    EXPECT_TRUE(kSet);
     WriteFaults("");
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
     EXPECT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&gate_), 64, cudaHostAllocMapped),
@@ -200,7 +187,7 @@ TEST_F(DriverTest, WhatWaitsBehindABlockingKernelMovesTimeToItsLimit) {
     EXPECT_EQ(gate_[1], given_up);
     ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   }
-  EXPECT_EQ(Find<decltype(cuModuleUnload)>("cuModuleUnload")(module), CUDA_SUCCESS);
+  EXPECT_EQ(Unload(module), CUDA_SUCCESS);
 }
 
 TEST_F(DriverTest, StampsSayTheClock) {
@@ -274,12 +261,11 @@ TEST_F(DriverTest, NoCompiler) {
   WriteFaults("jit = fail\n");
   const auto kernels = Kernels::Load(132, stream_);
   EXPECT_THAT(std::string(kernels.status().message()), HasSubstr("cudaErrorJitCompilerNotFound"));
-  EXPECT_EQ(Fired(), "jit = fail\n");
+  EXPECT_EQ(FiredFaults(), "jit = fail\n");
 }
 
 TEST_F(DriverTest, WrongCallsAreRefused) {
-  CUmodule module = nullptr;
-  ASSERT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_SUCCESS);
+  CUmodule const module = LoadKernels();
   CUfunction stamp = GetFunction(module, "convtune_stamp");
   CUfunction none = nullptr;
   EXPECT_EQ(Find<decltype(cuModuleGetFunction)>("cuModuleGetFunction")(&none, module, "other"),
@@ -291,9 +277,8 @@ TEST_F(DriverTest, WrongCallsAreRefused) {
   EXPECT_EQ(LaunchStamp(stamp, 1, 1, 2), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(LaunchStamp(stamp, 1, 1024), CUDA_SUCCESS);
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-  const auto unload = Find<decltype(cuModuleUnload)>("cuModuleUnload");
-  EXPECT_EQ(unload(module), CUDA_SUCCESS);
-  EXPECT_EQ(unload(module), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(Unload(module), CUDA_SUCCESS);
+  EXPECT_EQ(Unload(module), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(LaunchStamp(stamp, 1, 1), CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -303,8 +288,7 @@ TEST_F(DriverTest, WhatOnlyCudnnLooksForHasNoDevice) {
 }
 
 TEST_F(DriverTest, AFirstLaunchSpoilsACapture) {
-  CUmodule module = nullptr;
-  ASSERT_EQ(LoadModule(worker::device::kKernelsPtx, &module), CUDA_SUCCESS);
+  CUmodule const module = LoadKernels();
   CUfunction const stamp = GetFunction(module, "convtune_stamp");
   cudaGraph_t graph = nullptr;
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -326,7 +310,7 @@ TEST_F(DriverTest, AFirstLaunchSpoilsACapture) {
   EXPECT_EQ(replay(), cudaSuccess);
   EXPECT_NE(*static_cast<uint64_t*>(memory_), 0);
   // A graph whose code is gone.
-  EXPECT_EQ(Find<decltype(cuModuleUnload)>("cuModuleUnload")(module), CUDA_SUCCESS);
+  EXPECT_EQ(Unload(module), CUDA_SUCCESS);
   IN_ANOTHER_PROCESS(EXPECT_EQ(replay(), cudaErrorIllegalAddress));
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
@@ -360,7 +344,7 @@ TEST_F(DriverTest, FaultsOfKernels) {
               HasSubstr("gather elements: cudaErrorLaunchOutOfResources"));
   EXPECT_EQ(kernels->PutStamp(memory_), absl::OkStatus());
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-  EXPECT_EQ(Fired(), "kernel:convtune_sweep nth:2 = slow\nkernel:convtune_gather = fail\n");
+  EXPECT_EQ(FiredFaults(), "kernel:convtune_sweep nth:2 = slow\nkernel:convtune_gather = fail\n");
   WriteFaults(
       "kernel:convtune_stamp = sticky\nkernel:convtune_scan = hang\n"
       "kernel:convtune_sweep = abort\n");

@@ -151,25 +151,26 @@ TEST(ErrorBoundTest, NeverAllowsAQuarter) {
   EXPECT_LT(ErrorBound(problem, {}, std::nan("")), 0.25);
 }
 
-// A sum of `n` products of which each of `blocks` adds up its part in f32 and
-// then adds that to an f16 in memory, one after the other, as atomics do. All
-// products are positive, so that no bound is wide for their cancelling.
-Simulated SimulateAtomics(int n, int blocks) {
+// A sum of `n` products of which each of `blocks` adds up its part in f32 and then adds that to a
+// number of `bits` bits in memory, one after the other, as atomics do. The last `missing` products
+// are left out. Where all are positive no bound is wide for their cancelling.
+Simulated SimulatePartialSums(int n, int blocks, int bits, int missing = 0, bool positive = false) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   double difference = 0, largest = 0, magnitude = 0;
-  for (int element = 0; element < 500; ++element) {
+  for (int element = 0; element < 150; ++element) {
     double exact = 0, memory = 0, absolute = 0;
     for (int block = 0; block < blocks; ++block) {
       double part = 0;
       for (int i = block * n / blocks; i < (block + 1) * n / blocks; ++i) {
-        const double product = Keep(std::max(normal(random), 0.0), 11, false) *
-                               Keep(std::abs(normal(random)), 11, false);
+        const double x = Keep(std::max(normal(random), 0.0), 8, false);
+        const double w = Keep(normal(random), 8, false);
+        const double product = x * (positive ? std::abs(w) : w);
         exact += product;
         absolute += std::abs(product);
-        part = Keep(part + product, 24, false);
+        if (i < n - missing) part = Keep(part + product, 24, false);
       }
-      memory = Keep(memory + Keep(part, 11, false), 11, false);
+      memory = Keep(memory + Keep(part, bits, false), bits, false);
     }
     difference = std::max(difference, std::abs(memory - exact));
     largest = std::max(largest, std::abs(exact));
@@ -197,7 +198,7 @@ TEST(LegacyNotes, CoverAtomicsInHalf) {
   for (const auto& [text, algorithm, products] : cases) {
     const ConvProblem problem = Problem(text);
     const Candidate legacy = Legacy(problem, algorithm, false);
-    const Simulated simulated = SimulateAtomics(products, 32);
+    const Simulated simulated = SimulatePartialSums(products, 32, 11, 0, /*positive=*/true);
     const worker::v1::Checked report = Report(simulated.error, simulated.magnitude);
     EXPECT_FALSE(JudgeOutput(problem, legacy, report).fault) << text << " " << simulated.error;
     // It is the note that explains it.
@@ -207,32 +208,6 @@ TEST(LegacyNotes, CoverAtomicsInHalf) {
         << text << " " << simulated.error << " "
         << ErrorBound(problem, without, simulated.magnitude);
   }
-}
-
-// As SimulateAtomics, of products with random signs, as the worker's inputs have, where each of
-// `blocks` adds to a number of `bits` bits. The last `missing` products are left out.
-Simulated SimulatePartialSums(int n, int blocks, int bits, int missing = 0) {
-  std::mt19937_64 random(5);
-  std::normal_distribution<double> normal;
-  double difference = 0, largest = 0, magnitude = 0;
-  for (int element = 0; element < 150; ++element) {
-    double exact = 0, memory = 0, absolute = 0;
-    for (int block = 0; block < blocks; ++block) {
-      double part = 0;
-      for (int i = block * n / blocks; i < (block + 1) * n / blocks; ++i) {
-        const double product =
-            Keep(std::max(normal(random), 0.0), 8, false) * Keep(normal(random), 8, false);
-        exact += product;
-        absolute += std::abs(product);
-        if (i < n - missing) part = Keep(part + product, 24, false);
-      }
-      memory = Keep(memory + Keep(part, bits, false), bits, false);
-    }
-    difference = std::max(difference, std::abs(memory - exact));
-    largest = std::max(largest, std::abs(exact));
-    magnitude = std::max(magnitude, absolute);
-  }
-  return {difference / largest, magnitude / largest};
 }
 
 class ReducedPrecisionTest : public testing::Test {

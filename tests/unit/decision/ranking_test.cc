@@ -121,10 +121,6 @@ TEST(RankCandidates, DoesNotDependOnTheOrderOfTheInput) {
   }
 }
 
-TEST(FinishTuning, NothingTimedIsHeuristic) {
-  EXPECT_EQ(TuningOf({Finalized(0)}).evidence, Evidence::kHeuristic);
-}
-
 TEST(FinishTuning, ANumberThatARecordCannotHoldIsTheLargestThatItCan) {
   Tuning tuning;
   tuning.candidates = {Timed(0, 50)};
@@ -150,32 +146,46 @@ TEST(FinishTuning, RanksByTheNumbersThatTheRecordKeeps) {
   }
 }
 
-TEST(FinishTuning, NothingRanIsNoEvidence) {
-  EXPECT_EQ(TuningOf({With(Finalized(0), CandidateStatus::kUnsupported)}).evidence,
-            Evidence::kNone);
-}
-
-TEST(FinishTuning, AllTimedIsMeasured) {
-  const Tuning tuning = TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kUnsupported)});
-  EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
-  EXPECT_EQ(tuning.incomplete_message, "");
-}
-
-TEST(FinishTuning, CandidatesOutOfBudgetMakeItIncomplete) {
-  const Tuning tuning =
-      TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)});
-  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(tuning.incomplete_message, HasSubstr("budget ended before 1 candidate"));
-  EXPECT_NE(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kMemory));
-}
-
-TEST(FinishTuning, CutListingMakesItIncomplete) {
-  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.listing_cut = true}).evidence, Evidence::kIncomplete);
-}
-
-TEST(FinishTuning, ARaceThatTheBudgetEndedMakesItIncomplete) {
-  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.race_cut = true}).evidence, Evidence::kIncomplete);
-  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.cut_off = true}).evidence, Evidence::kIncomplete);
+TEST(FinishTuning, SaysWhatATuningIsWorthAndWhyNotMore) {
+  const Candidate late = With(Finalized(1), CandidateStatus::kSkippedBudget);
+  const Candidate large = With(Finalized(1, 1024), CandidateStatus::kSkippedMemory);
+  const Candidate unsupported = With(Finalized(1), CandidateStatus::kUnsupported);
+  using enum IncompleteReason;
+  const struct {
+    std::vector<Candidate> candidates;
+    TuningCircumstances circumstances;
+    Evidence evidence;
+    uint32_t reasons;
+    const char* words;
+  } rows[] = {
+      {{unsupported}, {}, Evidence::kNone, 0, ""},
+      {{Finalized(0)},
+       {.first_configs_only = true},
+       Evidence::kHeuristic,
+       ReasonBit(kFirstConfigsOnly),
+       ""},
+      {{Timed(0, 10), unsupported}, {}, Evidence::kMeasured, 0, ""},
+      {{Timed(0, 10), Finalized(1)}, {}, Evidence::kIncomplete, ReasonBit(kNotTimed), ""},
+      {{Timed(0, 10), late},
+       {},
+       Evidence::kIncomplete,
+       ReasonBit(kBudgetEnded),
+       "budget ended before 1 candidate"},
+      {{Timed(0, 10), large}, {}, Evidence::kIncomplete, ReasonBit(kMemory), ""},
+      {{Timed(0, 10)}, {.listing_cut = true}, Evidence::kIncomplete, ReasonBit(kListingCut), ""},
+      {{Timed(0, 10)}, {.race_cut = true}, Evidence::kIncomplete, ReasonBit(kBudgetEnded), ""},
+      {{Timed(0, 10)}, {.cut_off = true}, Evidence::kIncomplete, ReasonBit(kBudgetEnded), ""},
+      {{Timed(0, 10)}, {.one_api = true}, Evidence::kIncomplete, ReasonBit(kOneApi), "APIs"},
+      {{Timed(0, 10)}, {.find_left_out = true}, Evidence::kIncomplete, ReasonBit(kFindLeftOut), ""},
+  };
+  for (const auto& row : rows) {
+    const Tuning tuning = TuningOf(row.candidates, row.circumstances);
+    SCOPED_TRACE(&row - rows);
+    EXPECT_EQ(tuning.evidence, row.evidence);
+    EXPECT_EQ(tuning.incomplete_reasons, row.reasons);
+    EXPECT_THAT(tuning.incomplete_message, HasSubstr(row.words));
+    EXPECT_EQ(tuning.incomplete_message.empty(), tuning.incomplete_reasons == 0);
+  }
 }
 
 TEST(FinishTuning, AContendedOrThrottledCardMakesItIncomplete) {
@@ -186,26 +196,6 @@ TEST(FinishTuning, AContendedOrThrottledCardMakesItIncomplete) {
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_THAT(tuning.incomplete_message, HasSubstr("contended: 2 other processes"));
   EXPECT_NE(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kMemory));
-}
-
-TEST(FinishTuning, CandidatesOutOfMemoryAreToldApart) {
-  const Tuning tuning =
-      TuningOf({Timed(0, 10), With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
-  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_EQ(tuning.incomplete_reasons, ReasonBit(IncompleteReason::kMemory));
-}
-
-TEST(FinishTuning, OneApiAloneIsIncomplete) {
-  const Tuning tuning = TuningOf({Timed(0, 10)}, {.one_api = true});
-  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_THAT(tuning.incomplete_message, HasSubstr("APIs"));
-}
-
-TEST(FinishTuning, AProblemTooLargeForFindIsIncompleteAndSaysSo) {
-  const Tuning tuning = TuningOf({Timed(0, 10)}, {.find_left_out = true});
-  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_TRUE(tuning.has(IncompleteReason::kFindLeftOut));
-  EXPECT_FALSE(tuning.has(IncompleteReason::kBudgetEnded));
 }
 
 TEST(CarryOverOtherApi, KeepsWhatTheOtherApiGave) {
@@ -260,22 +250,6 @@ TEST(NoteQuarantined, MakesAMeasuredTuningOfCulpritsIncomplete) {
   NoteQuarantined(&tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_THAT(tuning.incomplete_message, HasSubstr("quarantined"));
-}
-
-TEST(FinishTuning, SaysWhichReasonsThereAre) {
-  const auto reasons = [](std::vector<Candidate> candidates, TuningCircumstances circumstances) {
-    return TuningOf(std::move(candidates), std::move(circumstances)).incomplete_reasons;
-  };
-  EXPECT_EQ(reasons({Timed(0, 10)}, {}), 0U);
-  EXPECT_EQ(reasons({Timed(0, 10)}, {.race_cut = true}), ReasonBit(IncompleteReason::kBudgetEnded));
-  EXPECT_EQ(reasons({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)}, {}),
-            ReasonBit(IncompleteReason::kBudgetEnded));
-  EXPECT_EQ(reasons({Timed(0, 10)}, {.one_api = true}), ReasonBit(IncompleteReason::kOneApi));
-  EXPECT_EQ(reasons({Timed(0, 10)}, {.listing_cut = true}),
-            ReasonBit(IncompleteReason::kListingCut));
-  EXPECT_EQ(reasons({Timed(0, 10), Finalized(1)}, {}), ReasonBit(IncompleteReason::kNotTimed));
-  EXPECT_EQ(reasons({Finalized(0)}, {.first_configs_only = true}),
-            ReasonBit(IncompleteReason::kFirstConfigsOnly));
 }
 
 TEST(FinishTuning, WhatCouldNotBeJudgedIsNeverAboveTheHeuristic) {

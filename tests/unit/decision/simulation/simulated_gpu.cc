@@ -21,15 +21,13 @@ constexpr double kAroundSampleUs = 40;           // waits, two stamps, two messa
 
 }  // namespace
 
-double DeviceTimeOfReadingUs(double bytes) { return bytes / (kReadGbytes * 1e3); }
-
-double DeviceTimeOfSampleUs(double gpu_us, double input_bytes) {
+double DeviceTimeOfSampleUs(double gpu_us) {
   const worker::timing::SamplePlan plan = worker::timing::PlanSample({gpu_us, kLaunchHostUs});
   const double flush_us =
-      DeviceTimeOfReadingUs(static_cast<double>(worker::timing::FlushBytes(kL2Bytes)));
+      static_cast<double>(worker::timing::FlushBytes(kL2Bytes)) / (kReadGbytes * 1e3);
   // The GPU flushes while runs are queued, and the blocking kernel keeps it until all are.
   return kAroundSampleUs + std::max(flush_us, plan.runs * (kLaunchHostUs + kQueueingHostUs)) +
-         plan.runs * (DeviceTimeOfReadingUs(input_bytes) + gpu_us);
+         plan.runs * gpu_us;
 }
 
 std::vector<NoiseModel> NoiseModels() {

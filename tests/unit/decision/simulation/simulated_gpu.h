@@ -42,11 +42,8 @@ SimulatedProblem MakeProblem(const NoiseModel& noise, std::mt19937_64* random);
 
 // How long the GPU is kept by one sample in the cache state of the race, of a
 // launch that takes it `gpu_us`, in microseconds: the method is that of
-// server/worker/README.md, README.md says what is assumed. `input_bytes` are
-// read after the flush.
-double DeviceTimeOfSampleUs(double gpu_us, double input_bytes);
-// The same of reading so much of the GPU's memory.
-double DeviceTimeOfReadingUs(double bytes);
+// server/worker/README.md, README.md says what is assumed.
+double DeviceTimeOfSampleUs(double gpu_us);
 
 // Gives samples, one after the other. Not thread-safe.
 class SimulatedGpu {

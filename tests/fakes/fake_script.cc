@@ -27,19 +27,15 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                      {"driver", &script.driver},
                                                      {"card", &script.card},
                                                      {"unblocked", &script.unblocked},
-                                                     {"cublaslt", &script.cublaslt},
                                                      {"nvrtc", &script.nvrtc}};
-  int has_gpu = 1;
   int seed = 1;
   const std::map<std::string, int*> numbers = {{"candidates", &script.candidates},
                                                {"seed", &seed},
-                                               {"has_gpu", &has_gpu},
                                                {"legacy", &script.legacy},
                                                {"legacy_slower_us", &script.legacy_slower_us},
                                                {"unsupported", &script.unsupported},
                                                {"refused", &script.refused},
                                                {"uses_nvrtc", &script.uses_nvrtc},
-                                               {"uses_cublaslt", &script.uses_cublaslt},
                                                {"prepare_delay_ms", &script.prepare_delay_ms},
                                                {"measure_delay_ms", &script.measure_delay_ms},
                                                {"start_delay_ms", &script.start_delay_ms},
@@ -82,7 +78,6 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
       return absl::InvalidArgumentError(absl::StrCat(pair.first, ": must be a number"));
     }
   }
-  script.has_gpu = has_gpu != 0;
   script.seed = static_cast<uint64_t>(seed);
   return script;
 }

@@ -15,14 +15,11 @@ struct FakeScript {
   std::string environment;  // empty: what the command line says
   int candidates = 8;
   uint64_t seed = 1;
-  std::string driver;    // version that the probe tells
-  std::string cublaslt;  // builds that the probe tells of
-  std::string nvrtc;
-  std::string card;     // PCI address that the probe tells: then the GPU is watched
-  bool has_gpu = true;  // false for a profile, whatever is said here
+  std::string driver;  // version that the probe tells
+  std::string nvrtc;   // build that the probe tells of
+  std::string card;    // PCI address that the probe tells: then the GPU is watched
   std::string version = CONVTUNE_VERSION;  // what it says of itself
   int uses_nvrtc = 0;                      // 1: each candidate's notes say so
-  int uses_cublaslt = 0;                   // the same
   int legacy = 0;            // algorithms, listed behind the candidates; cuDNN prefers the last
   int legacy_slower_us = 0;  // what that last one takes more than the others
   int unsupported = 0;       // of the candidates, the last ones do not prepare

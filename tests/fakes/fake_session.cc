@@ -77,31 +77,6 @@ FakeTraits FakeSession::TraitsOfListed(int index) const {
   return LegacyTraitsOf(index - configs_ == script_.legacy - 1, script_.legacy_slower_us);
 }
 
-absl::Status FakeSession::Handle(const worker::v1::Request& request) {
-  switch (request.kind_case()) {
-    case worker::v1::Request::kHello:
-      return Hello(request.hello());
-    case worker::v1::Request::kOpenProblem:
-      return Open(request.open_problem());
-    case worker::v1::Request::kPrepare:
-      return Prepare(request);
-    case worker::v1::Request::kMeasure:
-      return Measure(request);
-    case worker::v1::Request::kCloseProblem:
-      Log("close");
-      return Finish(true, "");
-    case worker::v1::Request::kReadConditions:
-      Log("conditions");
-      RETURN_IF_ERROR(SendConditions());
-      return Finish(true, "");
-    case worker::v1::Request::kCheck:
-      return Check(request);
-    case worker::v1::Request::KIND_NOT_SET:
-      break;
-  }
-  return Finish(false, "the request has no kind");
-}
-
 void FakeSession::Log(const std::string& kind) const {
   if (script_.log.empty()) return;
   const std::string line = absl::StrCat(kind, " ", problem_, "\n");
@@ -213,7 +188,7 @@ absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   worker::v1::HelloReply* hello = reply.mutable_hello();
   hello->set_version(script_.version);
   hello->set_environment_text(script_.environment);
-  hello->set_has_gpu(script_.has_gpu && !absl::StartsWith(script_.environment, "profile:"));
+  hello->set_has_gpu(!absl::StartsWith(script_.environment, "profile:"));
   if (checks && hello->has_gpu()) *hello->mutable_self_check() = self_check;
   hello->set_checker_version(script_.checker_version);
   return Send(reply);
@@ -231,7 +206,7 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
   configs_ = request.graph_api() ? script_.candidates : 0;
   listed_ = configs_ + (request.legacy_api() ? script_.legacy : 0);
   if (request.max_candidates() > 0) listed_ = std::min(listed_, request.max_candidates());
-  prepared_.assign(static_cast<size_t>(listed_), false);
+  SetListed(static_cast<size_t>(listed_));
   for (int i = 0; i < listed_; ++i) {
     const Traits traits = TraitsOfListed(i);
     worker::v1::Reply reply;
@@ -263,7 +238,6 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
       };
       add(i % 2 == 0, BehaviorNote::kSupportsCudaGraphNativeApi);
       add(script_.uses_nvrtc != 0, BehaviorNote::kRuntimeCompilation);
-      add(script_.uses_cublaslt != 0, BehaviorNote::kCublasLtDependency);
     }
     reply.set_index(i);
     Fill(listed, /*with_samples=*/false, reply.mutable_listed());
@@ -276,37 +250,19 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
   return Send(last);
 }
 
-absl::Status FakeSession::Prepare(const worker::v1::Request& request) {
-  Log("prepare");
-  const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
-  int succeeded = 0;
-  for (const int index : request.indexes()) {
-    if (index < 0 || index >= listed_) return Finish(false, "indexes: unknown candidate");
-    if (SteadyTime::Now() >= end) return Finish(true, "", true);
-    if (request.prepare().stop_after() > 0 && succeeded == request.prepare().stop_after()) break;
-    RETURN_IF_ERROR(Touch(index));
-    MaybeFault("prepare", index);
-    absl::SleepFor(absl::Milliseconds(script_.prepare_delay_ms));
-    const Traits traits = TraitsOfListed(index);
-    worker::v1::Reply reply;
-    worker::v1::Prepared* prepared = reply.mutable_prepared();
-    reply.set_index(index);
-    prepared->set_workspace_bytes(traits.workspace);
-    prepared->set_ok((index >= configs_ || index < script_.candidates - script_.unsupported) &&
-                     (script_.split_modes == 0 || index > 0));
-    if (!prepared->ok()) prepared->set_error_message("CUDNN_STATUS_NOT_SUPPORTED");
-    succeeded += prepared->ok() ? 1 : 0;
-    prepared_[static_cast<size_t>(index)] = prepared->ok();
-    RETURN_IF_ERROR(Send(reply));
-  }
-  return Finish(true, "");
+void FakeSession::Prepare(int index, worker::v1::Prepared* prepared) {
+  MaybeFault("prepare", index);
+  absl::SleepFor(absl::Milliseconds(script_.prepare_delay_ms));
+  prepared->set_workspace_bytes(TraitsOfListed(index).workspace);
+  prepared->set_ok((index >= configs_ || index < script_.candidates - script_.unsupported) &&
+                   (script_.split_modes == 0 || index > 0));
+  if (!prepared->ok()) prepared->set_error_message("CUDNN_STATUS_NOT_SUPPORTED");
 }
 
-absl::Status FakeSession::SendConditions() {
+void FakeSession::FillConditions(v1::Conditions* conditions) {
   const bool busy =
       script_.other_processes > 0 && (script_.busy_looks == 0 || looks_ < script_.busy_looks);
   ++looks_;
-  worker::v1::Reply reply;
   Fill(Conditions{.known = true,
                   .other_processes = busy ? script_.other_processes : 0,
                   .clock_reasons = static_cast<uint32_t>(script_.clock_reasons),
@@ -314,80 +270,48 @@ absl::Status FakeSession::SendConditions() {
                   .compute_mode = ComputeMode::kDefault,
                   .retried_runs = script_.retried_runs,
                   .unblocked = script_.unblocked},
-       reply.mutable_conditions());
-  return Send(reply);
+       conditions);
 }
 
-absl::Status FakeSession::Check(const worker::v1::Request& request) {
-  Log("check");
-  const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
-  for (const int index : request.indexes()) {
-    if (index < 0 || index >= listed_ || !prepared_[static_cast<size_t>(index)]) {
-      return Finish(false, "indexes: not prepared");
-    }
-    if (SteadyTime::Now() >= end) return Finish(true, "", true);
-    RETURN_IF_ERROR(Touch(index));
-    MaybeFault("check", index);
-    absl::SleepFor(std::min(absl::Milliseconds(script_.check_delay_ms), end - SteadyTime::Now()));
-    worker::v1::Reply reply;
-    worker::v1::Checked* checked = reply.mutable_checked();
-    reply.set_index(index);
-    const bool wrong = script_.wrong == index || script_.wrong == -2 ||
-                       (script_.wrong_from >= 0 && index >= script_.wrong_from);
-    checked->set_error(wrong ? 1.0 : RoundingOf(problem_) * (index + 1));
-    checked->set_magnitude(2);
-    checked->set_nonfinite(script_.nonfinite == index ? 3 : 0);
-    if (script_.overwrites == index) checked->set_out_of_bounds("output: 4 bytes behind its end");
-    checked->set_capture(index % 2 == 0 ? v1::CAPTURE_SUPPORT_YES : v1::CAPTURE_SUPPORT_NO);
-    checked->set_gpu_us(TraitsOfListed(index).base_us + 10);
-    checked->set_host_us(script_.host_us);
-    if (script_.hopeless == index) {
-      checked->set_hopeless(true);
-      checked->set_gpu_us(90'000);
-      checked->clear_capture();
-    }
-    if (script_.self_check >= 0 &&
-        (static_cast<uint32_t>(script_.self_check) & MaskOf(SelfCheckBit::kCaptures)) != 0) {
-      checked->clear_capture();
-    }
-    RETURN_IF_ERROR(Send(reply));
+void FakeSession::Check(int index, worker::v1::Checked* checked) {
+  MaybeFault("check", index);
+  absl::SleepFor(std::min(absl::Milliseconds(script_.check_delay_ms), end_ - SteadyTime::Now()));
+  const bool wrong = script_.wrong == index || script_.wrong == -2 ||
+                     (script_.wrong_from >= 0 && index >= script_.wrong_from);
+  checked->set_error(wrong ? 1.0 : RoundingOf(problem_) * (index + 1));
+  checked->set_magnitude(2);
+  checked->set_nonfinite(script_.nonfinite == index ? 3 : 0);
+  if (script_.overwrites == index) checked->set_out_of_bounds("output: 4 bytes behind its end");
+  checked->set_capture(index % 2 == 0 ? v1::CAPTURE_SUPPORT_YES : v1::CAPTURE_SUPPORT_NO);
+  checked->set_gpu_us(TraitsOfListed(index).base_us + 10);
+  checked->set_host_us(script_.host_us);
+  if (script_.hopeless == index) {
+    checked->set_hopeless(true);
+    checked->set_gpu_us(90'000);
+    checked->clear_capture();
   }
-  return Finish(true, "");
+  if (script_.self_check >= 0 &&
+      (static_cast<uint32_t>(script_.self_check) & MaskOf(SelfCheckBit::kCaptures)) != 0) {
+    checked->clear_capture();
+  }
 }
 
-absl::Status FakeSession::Measure(const worker::v1::Request& request) {
-  const worker::v1::Measure& measure = request.measure();
-  Log("measure");
-  RETURN_IF_ERROR(SendConditions());
-  const SteadyTime end = SteadyTime::Now() + absl::Milliseconds(request.time_budget_ms());
-  for (int round = measure.first_round(); round < measure.first_round() + measure.rounds();
-       ++round) {
-    if (SteadyTime::Now() >= end) return Finish(true, "", true);
-    absl::SleepFor(std::min(absl::Milliseconds(script_.measure_delay_ms), end - SteadyTime::Now()));
-    for (const int index : request.indexes()) {
-      if (index < 0 || index >= listed_ || !prepared_[static_cast<size_t>(index)]) {
-        return Finish(false, "indexes: not prepared");
-      }
-      RETURN_IF_ERROR(Touch(index));
-      MaybeFault("measure", index);
-      const Traits traits = TraitsOfListed(index);
-      std::mt19937_64 random(script_.seed + static_cast<uint64_t>(round * 1000 + index));
-      worker::v1::Reply reply;
-      reply.set_index(index);
-      reply.mutable_sample()->set_round(round);
-      const bool can_be_blocked = script_.unblocked_index >= 0 && script_.unblocked_index != index;
-      const bool blocked =
-          can_be_blocked || script_.unblocked_from < 0 || round < script_.unblocked_from;
-      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(measure) + (blocked ? 0 : 1000) +
-                                         static_cast<double>(random() % 100) / 200);
-      reply.mutable_sample()->set_blocked(blocked);
-      const bool slow = script_.slow_host < 0 || script_.slow_host == index;
-      reply.mutable_sample()->set_host_us(slow ? script_.host_us : 0);
-      reply.mutable_sample()->set_sm_clock_mhz(1755);
-      RETURN_IF_ERROR(Send(reply));
-    }
-  }
-  return Finish(true, "");
+void FakeSession::OnRound() {
+  absl::SleepFor(std::min(absl::Milliseconds(script_.measure_delay_ms), end_ - SteadyTime::Now()));
+}
+
+void FakeSession::Run(int index, const worker::v1::Measure& how, worker::v1::Sample* sample) {
+  MaybeFault("measure", index);
+  std::mt19937_64 random(script_.seed + static_cast<uint64_t>(sample->round() * 1000 + index));
+  const bool can_be_blocked = script_.unblocked_index >= 0 && script_.unblocked_index != index;
+  const bool blocked =
+      can_be_blocked || script_.unblocked_from < 0 || sample->round() < script_.unblocked_from;
+  sample->set_gpu_us(TraitsOfListed(index).base_us + OffsetOf(how) + (blocked ? 0 : 1000) +
+                     static_cast<double>(random() % 100) / 200);
+  sample->set_blocked(blocked);
+  const bool slow = script_.slow_host < 0 || script_.slow_host == index;
+  sample->set_host_us(slow ? script_.host_us : 0);
+  sample->set_sm_clock_mhz(1755);
 }
 
 }  // namespace convtune

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "tests/fakes/fake_script.h"
 #include "tests/fakes/worker_side.h"
@@ -26,15 +25,16 @@ class FakeSession : public WorkerSide {
   FakeSession(int fd, FakeScript script) : WorkerSide(fd), script_(std::move(script)) {}
 
  private:
-  absl::Status Handle(const worker::v1::Request& request) override;
-  absl::Status Hello(const worker::v1::Hello& request);
+  absl::Status Hello(const worker::v1::Hello& request) override;
+  absl::Status Open(const worker::v1::OpenProblem& request) override;
+  void Prepare(int index, worker::v1::Prepared* prepared) override;
+  void Check(int index, worker::v1::Checked* checked) override;
+  void Run(int index, const worker::v1::Measure& how, worker::v1::Sample* sample) override;
+  void FillConditions(v1::Conditions* conditions) override;
+  void OnRequest(const std::string& kind) override { Log(kind); }
+  void OnRound() override;
   // The mask of the self-check that the script says, and of the lost steps.
   absl::StatusOr<uint32_t> CheckSelf(uint32_t lost_steps);
-  absl::Status Open(const worker::v1::OpenProblem& request);
-  absl::Status Prepare(const worker::v1::Request& request);
-  absl::Status Check(const worker::v1::Request& request);
-  absl::Status Measure(const worker::v1::Request& request);
-  absl::Status SendConditions();
   // Does what the script says, if this is the place.
   void MaybeFault(const std::string& where, int index);
   void Log(const std::string& kind) const;
@@ -46,7 +46,6 @@ class FakeSession : public WorkerSide {
   int configs_ = 0;  // the first of what is listed
   int listed_ = 0;
   int looks_ = 0;  // at the GPU
-  std::vector<bool> prepared_;
 };
 
 // "gpu:0" or "profile:..." as the environment's text, for a device that the

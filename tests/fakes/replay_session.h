@@ -17,13 +17,12 @@ class ReplaySession : public WorkerSide {
   ReplaySession(int fd, Recording recording) : WorkerSide(fd), recording_(std::move(recording)) {}
 
  private:
-  absl::Status Handle(const worker::v1::Request& request) override;
-  absl::Status Hello();
-  absl::Status Open(const worker::v1::OpenProblem& request);
-  absl::Status Prepare(const worker::v1::Request& request);
-  absl::Status Check(const worker::v1::Request& request);
-  absl::Status Measure(const worker::v1::Request& request);
-  absl::Status SendConditions();
+  absl::Status Hello(const worker::v1::Hello& request) override;
+  absl::Status Open(const worker::v1::OpenProblem& request) override;
+  void Prepare(int index, worker::v1::Prepared* prepared) override;
+  void Check(int index, worker::v1::Checked* checked) override;
+  void Run(int index, const worker::v1::Measure& how, worker::v1::Sample* sample) override;
+  void FillConditions(v1::Conditions* conditions) override;
 
   const Recording recording_;
   const Tuning* tuning_ = nullptr;

@@ -9,8 +9,8 @@ the order of GATES. --simulate tries all but the GPU, with WORKER in the worker'
 
 import argparse
 import concurrent.futures
-import contextlib
 import dataclasses
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -21,7 +21,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +32,7 @@ sys.path.append(str(STUDY))
 import lab  # noqa: E402  what W gets, and how the study reads a self-check
 
 PROBLEM = "fwd,x=32x64x56x56,w=64x64x3x3,pad=1x1,nhwc,f16"  # ResNet-50's, and convolve()'s below
-SOCKET_S = 60
+DAEMON_S = 100
 READ_S = 20  # for the page cache
 READERS, READ_BYTES = 8, 8 << 20
 QUESTION_S, SANITIZER_S = 15, 100
@@ -42,8 +41,7 @@ SMALL = [f"fwd,x=2x16x{size}x{size},w=32x16x3x3,pad=1x1,{form}" for size, form i
 NEEDED_FIRST = ("cudnn", "torch/lib", "cublas", "cudart", "nvrtc", "cupti", "nvJitLink")
 
 
-class Failed(Exception):
-    """A gate is shut; the message says why."""
+Failed = lab.StepFailed  # a gate is shut; the message says why
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,13 +65,20 @@ class Place:
         self.worker = pathlib.Path(simulate).resolve() if simulate else self.kit / "bin" / "convtune-worker"
         self.questions = self.worker.with_name("convtune-gpu-questions" + ("-sim" if simulate else ""))
         self.library = self.kit / "lib" / "libconvtune_preload.so"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}
-        # The worker must load the cuDNN that PyTorch has.
-        folders = [*map(str, wheel_folders()), self.env.get("LD_LIBRARY_PATH", "")]
-        self.worker_env = {**self.env, "LD_LIBRARY_PATH": ":".join(f for f in folders if f)}
+        self.env, self.worker_env = lab.environments()
         card = self.work / "card.json"
         self.gpu = json.loads(card.read_text())["gpu"] if card.exists() else ""
         self.ignore_clock(False)
+
+    @functools.cached_property
+    def log(self):
+        (self.work / "logs").mkdir(exist_ok=True)
+        return open(self.work / "logs" / "gate-convtuned.log", "ab")
+
+    def daemon(self, state, seconds, **how):
+        trace = self.work / "trace" / "gates.jsonl"
+        trace.parent.mkdir(exist_ok=True)
+        return lab.Daemon(self, state, time.time() + seconds, trace, **how)
 
     def ignore_clock(self, now):
         """Has the worker sample whatever its clock, from here on and in the study, if it has to `now` or had to before."""
@@ -94,13 +99,6 @@ class Place:
         return done.stdout
 
 
-def wheel_folders():
-    """Folders of the libraries that PyTorch's wheels bring."""
-    spec = importlib.util.find_spec("nvidia")
-    roots = list(spec.submodule_search_locations) if spec else []
-    return [path for root in roots for path in sorted(pathlib.Path(root).glob("*/lib")) if path.is_dir()]
-
-
 def torch_folder():
     """Without importing it; None where it is not."""
     spec = importlib.util.find_spec("torch")
@@ -114,6 +112,10 @@ def version_of(package):
         return None
 
 
+def cudnn_wheel():
+    return version_of("nvidia-cudnn-cu13") or version_of("nvidia-cudnn-cu12")
+
+
 def numbers(version):
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
@@ -125,7 +127,7 @@ def glibc():
 def versions(place):
     needs = json.loads((place.kit / "kit.json").read_text())
     torch = version_of("torch")
-    cudnn = version_of("nvidia-cudnn-cu13") or version_of("nvidia-cudnn-cu12")
+    cudnn = cudnn_wheel()
     if numbers(glibc()) < numbers(needs["glibc"]):
         raise Failed(f"glibc {glibc()} is here, {needs['glibc']} is needed")
     if not place.simulate and (torch is None or cudnn is None):
@@ -142,7 +144,7 @@ def find_smi():
 def card(place):
     """Which GPU it is, its clocks and who else is on it."""
     found = lab.MadeUpCard() if place.simulate else lab.find_card()
-    cudnn = version_of("nvidia-cudnn-cu13") or version_of("nvidia-cudnn-cu12")
+    cudnn = cudnn_wheel()
     (place.work / "card.json").write_text(json.dumps({"gpu": found.name, "driver": found.driver, "cudnn": cudnn}))
     program = find_smi()
     if program is None:
@@ -180,7 +182,7 @@ def delays(place):
 def files(place):
     """Reads the libraries once, so that no later step waits for a cold disk."""
     torch = torch_folder()
-    found = [path for folder in wheel_folders() for path in folder.glob("*.so*")]
+    found = [path for folder in lab.library_folders() for path in folder.glob("*.so*")]
     found += list((torch / "lib").glob("*.so*")) if torch else []
     found = sorted(
         (path for path in found if path.is_file()),
@@ -230,46 +232,6 @@ def probe(place):
     return first["environment"]
 
 
-@contextlib.contextmanager
-def daemon(place, state, worker=None, seconds=60):
-    """convtuned on `state`; gives a function that runs a convtune command and returns its JSON document."""
-    state.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix="ct-")  # a socket's path is short
-    address = f"unix:{folder}/s"
-    command = [place.kit / "bin" / "convtuned", "--state-dir", state, "--listen", address, "--devices", "0", "--worker", worker or place.worker,
-               "--auto-promote", "--allow-network-fs"]  # fmt: skip
-    env = {**place.worker_env, "CONVTUNE_TRACE": str(place.work / "trace" / "gates.jsonl")}
-    if worker:  # one that is slow, and whose times are of no use
-        command, env = [*command, "--hang-timeout", f"{seconds}s"], {**env, lab.IGNORE_CLOCK: "1"}
-    (place.work / "trace").mkdir(exist_ok=True)
-    log = place.work / "logs" / "gate-convtuned.log"
-    log.parent.mkdir(exist_ok=True)
-    with open(log, "ab") as said:
-        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env)
-    try:
-        end = time.monotonic() + SOCKET_S
-        while not os.path.exists(f"{folder}/s"):
-            if process.poll() is not None:
-                raise Failed(f"convtuned ended with {process.returncode}: {log.read_text(errors='replace').strip().splitlines()[-1:]}")
-            if time.monotonic() > end:
-                raise Failed(f"convtuned: no socket after {SOCKET_S} s")
-            time.sleep(0.02)
-
-        def run(*arguments):
-            command = [place.kit / "bin" / "convtune", *arguments, "--json", "--address", address]
-            return json.loads(place.said(command, seconds, place.worker_env, good=(0, 3)))  # 3: a worse answer than was wished for
-
-        yield run
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 # PROBLEM as PyTorch runs it. On a CPU, for a rehearsal, no cuDNN is called.
 CONVOLVE = """
 import torch
@@ -290,21 +252,19 @@ if torch.cuda.is_available():
 
 def broken_words(documents):
     """Names the instruments that the worker's self-check found broken, for the end of a line."""
-    broken = lab.failed_instruments(documents)
-    return f"; the worker's self-check found that {', '.join(broken)} {'does' if len(broken) == 1 else 'do'} not work" if broken else ""
+    words = lab.broken_words(lab.failed_instruments(documents))
+    return f"; {words}" if words else ""
 
 
 def served(place):
     """Tunes one problem, and has one PyTorch convolution served by what the daemon published."""
     state = place.scratch / "gate-state"
     shutil.rmtree(state, ignore_errors=True)
-    with daemon(place, state) as convtune:
-        try:
-            convtune("tune", PROBLEM, "--budget", "2s", "--api", "graph")
-            tuning = convtune("explain", PROBLEM).get("tuning", {})
-        except Failed as failure:
-            raise Failed(f"{failure}{broken_words(convtune('environments'))}") from None
-        documents = [convtune("environments"), tuning]
+    with place.daemon(state, DAEMON_S) as daemon:
+        if failures := daemon.tune([PROBLEM], "2s"):
+            raise Failed(f"{failures[0]}{broken_words(daemon.run('environments'))}")
+        tuning = daemon.tuning(PROBLEM) or {}
+        documents = [daemon.run("environments"), tuning]
     if "clock" in lab.failed_instruments(documents) and lab.IGNORE_CLOCK not in place.worker_env:
         place.ignore_clock(True)
         return served(place)
@@ -321,8 +281,7 @@ def served(place):
     counters = place.scratch / "counters.jsonl"
     counters.unlink(missing_ok=True)
     place.python(CONVOLVE_ONCE, 60, **lab.served_env(place.library, state / "snapshot", counters))
-    lines = [json.loads(line) for line in counters.read_text().splitlines()] if counters.exists() else []
-    most = max(lines, key=lambda line: line["executions"], default={"executions": 0, "executions_served": 0})
+    most = {"executions": 0, "executions_served": 0, **lab.counted(counters, "executions")}
     text = f"{most['executions_served']} of {most['executions']} served; {text}"
     if place.simulate:
         return f"simulated: the interposer is loaded beside torch; {text}"
@@ -444,12 +403,19 @@ exec '{place.worker}' "$@"
 """)
     worker.chmod(0o755)
     log.unlink(missing_ok=True)
+    seconds = SANITIZER_S - 15
+    # The worker is slow, and its times are of no use.
+    slow = place.daemon(place.scratch / f"{tool}-state", seconds, worker=worker, options=("--hang-timeout", f"{seconds}s"))
+    slow.env[lab.IGNORE_CLOCK] = "1"
     try:
-        with daemon(place, place.scratch / f"{tool}-state", worker, SANITIZER_S - 15) as convtune:
+        with slow as daemon:
             for problem in SMALL:
-                convtune("tune", problem, "--budget", "3s", "--api", "graph")
+                if failures := daemon.tune([problem], "3s"):
+                    return 1, f"{tool}: {failures[0]}"
     except Failed as failure:
         return 1, f"{tool}: {failure}"
+    except lab.TimeIsUp:
+        return 1, f"{tool}: not done within {seconds} s"
     said = log.read_text(errors="replace") if log.exists() else ""
     found = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", said)
     kernels = sorted(set(re.findall(r"\bat .*?([\w:]+)(?:<[^(]*)?\(", said)))[:3]
@@ -500,6 +466,9 @@ def main():
         print(gate.run(Place(parsed.kit, parsed.work, parsed.simulate)))
     except Failed as failure:
         print(failure)
+        return 1
+    except lab.TimeIsUp:
+        print("not done in its time")
         return 1
     except Exception as error:  # whatever it is, it is this gate's answer
         print(f"{type(error).__name__}: {error}")

@@ -70,10 +70,17 @@ def find_kit(kit=None, simulate=False):
 
 
 def library_folders():
-    """Folders of the libraries that this Python's PyTorch loads, for LD_LIBRARY_PATH: the worker must have the same cuDNN."""
+    """Folders of the libraries that this Python's PyTorch loads: the worker must have the same cuDNN."""
     spec = importlib.util.find_spec("nvidia")
     roots = list(spec.submodule_search_locations) if spec else []
-    return [str(path) for root in roots for path in sorted(pathlib.Path(root).glob("*/lib"))]
+    return [path for root in roots for path in sorted(pathlib.Path(root).glob("*/lib")) if path.is_dir()]
+
+
+def environments():
+    """(that of a program, that of the worker): whatever the caller's sets of ours, or of how PyTorch calls cuDNN, is no part of either."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}
+    folders = [*map(str, library_folders()), env.get("LD_LIBRARY_PATH", "")]
+    return env, {**env, "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
 
 
 def served_env(library, snapshot, counters):
@@ -95,6 +102,23 @@ def failed_instruments(document):
         else:
             found |= dict.fromkeys(failed_instruments(value))
     return list(found)
+
+
+def broken_words(instruments):
+    """Says that these do not work; empty where all do."""
+    do = "does" if len(instruments) == 1 else "do"
+    return f"the worker's self-check found that {', '.join(instruments)} {do} not work" if instruments else ""
+
+
+def counted(path, counter):
+    """Of the lines that the interposer wrote as programs ended, the one with most of a counter; {} where there is none."""
+    most = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            most = max(most, json.loads(line), key=lambda counters: counters.get(counter, -1))
+        except ValueError:
+            continue  # it was cut
+    return most
 
 
 class _Memory(ctypes.Structure):
@@ -250,10 +274,10 @@ class Child:
 
 
 class Daemon:
-    """convtuned on a state directory, with the first GPU; a context manager."""
+    """convtuned on a state directory, with the first GPU; a context manager. options: flags besides."""
 
-    def __init__(self, lab, state, until, trace=None):
-        self.lab, self.state, self.until = lab, pathlib.Path(state), until
+    def __init__(self, lab, state, until, trace=None, worker=None, options=()):
+        self.lab, self.state, self.until, self.worker, self.options = lab, pathlib.Path(state), until, worker or lab.worker, options
         self.env = {**lab.worker_env, **({"CONVTUNE_TRACE": str(trace)} if trace else {})}
         self.folder = tempfile.mkdtemp(prefix="ct-")  # a socket's path is short
         self.address = f"unix:{self.folder}/s"
@@ -263,7 +287,7 @@ class Daemon:
         self.state.mkdir(parents=True, exist_ok=True)
         command = [
             self.lab.kit / "bin" / "convtuned", "--state-dir", self.state, "--listen", self.address, "--devices", "0",
-            "--worker", self.lab.worker, "--auto-promote", "--allow-network-fs", "--drain-timeout", "1s",
+            "--worker", self.worker, "--auto-promote", "--allow-network-fs", "--drain-timeout", "1s", *self.options,
         ]  # fmt: skip
         self.process = subprocess.Popen(
             [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=self.lab.log, stderr=self.lab.log,
@@ -343,11 +367,9 @@ class Lab:
         self.scratch = self.work / "tmp"
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.log = open(self.work / "study.log", "ab")
-        # Whatever the caller's environment sets of ours, or of how PyTorch calls cuDNN, is no part of a peer.
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}
-        folders = [*library_folders(), self.env.get("LD_LIBRARY_PATH", "")]
         self.ignores_clock = clock_env(self.work, self.card.name)
-        self.worker_env = {**self.env, "LD_LIBRARY_PATH": ":".join(f for f in folders if f), **self.ignores_clock}
+        self.env, self.worker_env = environments()
+        self.worker_env |= self.ignores_clock
 
     def conditions(self):
         commit = self.kit / "COMMIT"

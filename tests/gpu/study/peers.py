@@ -1,10 +1,9 @@
 """The peers, side by side: who they are, one generation of them, their start-up, and the soak."""
 
 import contextlib
-import json
 import time
 
-from lab import NotReady, StepFailed, TimeIsUp, served_env
+from lab import NotReady, StepFailed, TimeIsUp, counted, served_env
 
 ROUNDS = 12
 TURN_S = 0.03
@@ -49,14 +48,6 @@ def order(names, round_number):
     first = round_number // 2 % len(names)
     rotated = names[first:] + names[:first]
     return rotated[::-1] if round_number % 2 else rotated
-
-
-def parsed(line):
-    """A line of counters; None if it was cut."""
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
 
 
 class Group:
@@ -123,13 +114,6 @@ class Group:
             if answer is not None:
                 answers[name] = answer
         return answers
-
-    def counted(self):
-        """W's counters, which it writes as it ends."""
-        if not self.counters.exists():
-            return {}
-        lines = [line for line in map(parsed, self.counters.read_text().splitlines()) if line]
-        return max(lines, key=lambda line: line.get("captured_served", 0)) if lines else {}
 
     def __enter__(self):
         self.peers = {name: self._stack.enter_context(self._start(name)) for name in self.names}
@@ -208,10 +192,10 @@ def generation(lab, records, step, network, until):
             turns(group, ROUNDS, TURN_S, "round")
             compare_modes(group, records)
     finally:
-        counted = group.counted()
+        counters = counted(group.counters, "captured_served")
         group.add(
-            "served", convolutions=network.convolutions, captured=counted.get("captured", 0),
-            captured_served=counted.get("captured_served", 0), counters=counted,
+            "served", convolutions=network.convolutions, captured=counters.get("captured", 0),
+            captured_served=counters.get("captured_served", 0), counters=counters,
         )  # fmt: skip
     if "W" not in names:
         raise NotReady(f"without W: nothing of {network.name} was published, see its step `tune`")
@@ -247,7 +231,7 @@ def _start_one_by_one(group, number, imported_s):
             "card_bytes": after - used if used is not None and after is not None else None,
         })  # fmt: skip
         group.peers.pop(name).close(CLOSING_S)
-    served = group.counted().get("executions_served", 0)
+    served = counted(group.counters, "captured_served").get("executions_served", 0)
     for record in found:
         group.add("startup", convolutions=group.network.convolutions, served=served, **record)
 

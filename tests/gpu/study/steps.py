@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 import peers
-from lab import Daemon, NotReady, StepFailed, TimeIsUp, failed_instruments
+from lab import Daemon, NotReady, StepFailed, TimeIsUp, broken_words, failed_instruments
 
 BUDGET = "700ms"
 # For a network's problems of most work, since a race that is cut keeps the stock choice; and for those
@@ -207,7 +207,7 @@ def keep_samples(lab, daemon, trace):
 
 def unpublished(found, instruments):
     """Why W cannot be served, in words; empty where nothing of the tunings speaks against it."""
-    reasons = [f"the worker's self-check found that {', '.join(instruments)} {'does' if len(instruments) == 1 else 'do'} not work; see gates"] if instruments else []
+    reasons = [f"{broken_words(instruments)}; see gates"] if instruments else []
     share = published(found)
     if share < LEAST_SERVED:
         kinds = collections.Counter((p["evidence"] or "none").removeprefix("EVIDENCE_").lower() for p in found if p["evidence"] in UNPUBLISHED)

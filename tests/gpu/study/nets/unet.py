@@ -3,12 +3,11 @@
 import torch
 from torch import nn
 
+from .classifiers import ConvNorm
+
 
 def _double(inputs, outputs):
-    layers = []
-    for channels in (inputs, outputs):
-        layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers)
+    return nn.Sequential(ConvNorm(inputs, outputs, 3), ConvNorm(outputs, outputs, 3))
 
 
 class UNet(nn.Module):

@@ -1,17 +1,16 @@
 """YOLOv3 (Redmon and Farhadi 2018): Darknet-53, and the detector for COCO's 80 classes upon it."""
 
+import functools
+
 import torch
 from torch import nn
+
+from .classifiers import ConvNorm
 
 PREDICTIONS = 3 * (4 + 1 + 80)  # boxes a cell, each with its corners, objectness and classes
 
 
-def _conv(inputs, outputs, kernel, stride=1):
-    return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
-        nn.BatchNorm2d(outputs),
-        nn.LeakyReLU(0.1, inplace=True),
-    )
+_conv = functools.partial(ConvNorm, activation=functools.partial(nn.LeakyReLU, 0.1))
 
 
 class Residual(nn.Module):

@@ -26,6 +26,7 @@
 #include "server/commit/committer.h"
 #include "server/decision/evidence.h"
 #include "server/lookup/answer.h"
+#include "tests/bench/figure.h"
 
 namespace convtune::bench {
 namespace {
@@ -34,13 +35,10 @@ constexpr int kCandidates = 12;
 constexpr int kKnobs = 100;              // a hundredth of the tunings has each setting
 constexpr int kCheckpointFrames = 1024;  // as in the store
 
-Environment TestEnvironment() {
-  return Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
-}
+Environment TestEnvironment() { return Environment::Parse(kEnvironment).value(); }
 
 TuningKey KeyOf(int n) {
-  return {absl::StrCat("fwd,x=", n + 1, "x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"),
-          TestEnvironment().ToText()};
+  return {absl::StrCat("fwd,x=", n + 1, "x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"), kEnvironment};
 }
 
 // Eight of its candidates are timed, three of them to the end.
@@ -62,12 +60,6 @@ Tuning TuningOf(int n) {
   }
   decision::FinishTuning({}, &tuning);
   return tuning;
-}
-
-double Seconds(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 [[noreturn]] void Die(const absl::Status& status) {
@@ -160,13 +152,6 @@ absl::StatusOr<double> BareRate(const std::string& folder, const std::string& so
   if (rows != static_cast<int64_t>(tunings)) return absl::InternalError("rows are missing");
   return static_cast<double>(tunings) / seconds;
 }
-
-double Quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
-}
-
-double Median(const std::vector<double>& values) { return Quantile(values, 0.5); }
 
 // Seconds; of the CPU, those of the calling thread.
 struct Took {
@@ -261,12 +246,12 @@ class BanBench {
     ban.candidate = CandidatePattern::Parse(pattern).value();
     const Took read = ReadAll();
     const Latencies bare = Beside([] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
-    Print("dry_run", share, read, bare,
-          [&] { committer_.AddBan(&ban, kChanges, /*dry_run=*/true).IgnoreError(); });
-    Print("create", share, read, bare, [&] {
+    PrintCall("dry_run", share, read, bare,
+              [&] { committer_.AddBan(&ban, kChanges, /*dry_run=*/true).IgnoreError(); });
+    PrintCall("create", share, read, bare, [&] {
       if (const auto made = committer_.AddBan(&ban, kChanges); !made.ok()) Die(made.status());
     });
-    Print("delete", share, read, bare, [&] {
+    PrintCall("delete", share, read, bare, [&] {
       if (const absl::Status gone = committer_.DeleteBan(ban.number, 0); !gone.ok()) Die(gone);
     });
   }
@@ -274,25 +259,21 @@ class BanBench {
  private:
   static constexpr size_t kChanges = 1000;  // as the command line asks for
 
-  void Print(const std::string& call, const char* share, const Took& read, const Latencies& bare,
-             const std::function<void()>& work) {
+  void PrintCall(const char* call, const char* share, const Took& read, const Latencies& bare,
+                 const std::function<void()>& work) {
     Took took;
     const Latencies busy = Beside([&] { took = Time(work); });
-    const auto line = [&](const char* figure, double value, double baseline) {
-      std::printf(
-          "{\"figure\": \"ban_%s\", \"tunings\": %d, \"state\": \"%s, %s listed\", "
-          "\"value\": %.5g, \"baseline\": %.5g, \"ratio\": %.4g}\n",
-          figure, tunings_, call.c_str(), share, value, baseline, value / baseline);
-      std::fflush(stdout);
+    const std::string at =
+        absl::StrCat("\"tunings\": ", tunings_, ", \"state\": \"", call, ", ", share, " listed\"");
+    const auto line = [&](const std::string& figure, double value, double baseline) {
+      Print("ban_" + figure, at, value, baseline, value / baseline);
     };
     line("s", took.wall, read.wall);
     line("cpu_s", took.cpu, read.cpu);
     for (const double of : {0.5, 0.99, 1.0}) {
       const std::string name = of == 0.5 ? "p50" : of == 0.99 ? "p99" : "most";
-      line(("commit_" + name + "_ms").c_str(), Quantile(busy.commits, of),
-           Quantile(bare.commits, of));
-      line(("lookup_" + name + "_ms").c_str(), Quantile(busy.look_ups, of),
-           Quantile(bare.look_ups, of));
+      line("commit_" + name + "_ms", Quantile(busy.commits, of), Quantile(bare.commits, of));
+      line("lookup_" + name + "_ms", Quantile(busy.look_ups, of), Quantile(bare.look_ups, of));
     }
   }
 
@@ -346,11 +327,8 @@ int Main(int argc, char** argv) {
     for (const std::string& path : made) std::filesystem::remove_all(path);
   }
   for (size_t i = 0; i < writers.size(); ++i) {
-    std::printf(
-        "{\"figure\": \"commits_per_second\", \"writers\": %d, \"value\": %.5g, \"baseline\": "
-        "%.5g, "
-        "\"ratio\": %.4g}\n",
-        writers[i], Median(rates[i]), Median(bare), Median(ratios[i]));
+    Print("commits_per_second", absl::StrCat("\"writers\": ", writers[i]), Median(rates[i]),
+          Median(bare), Median(ratios[i]));
   }
   return 0;
 }

@@ -26,6 +26,7 @@ import bundles  # noqa: E402
 import grpc  # noqa: E402
 from harness.daemon import Daemon, wait_until  # noqa: E402
 from harness.fakes import script  # noqa: E402
+from harness.many_agents import cpu_seconds  # noqa: E402
 
 import plans  # noqa: E402
 import preload_overhead  # noqa: E402
@@ -188,20 +189,15 @@ def switches(pid):
     return total
 
 
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def measure_idle(folder):
     """A daemon with an empty store and nothing to do."""
     with daemon_in(folder, "--devices", "none") as daemon:
         time.sleep(2)
-        before = switches(daemon.pid), cpu_seconds(daemon.pid)
+        before = switches(daemon.pid), cpu_seconds([daemon.pid])
         time.sleep(IDLE_SECONDS)
         return [
             {"figure": "idle_wake_ups_per_second", "value": (switches(daemon.pid) - before[0]) / IDLE_SECONDS},
-            {"figure": "idle_cpu_share", "value": (cpu_seconds(daemon.pid) - before[1]) / IDLE_SECONDS},
+            {"figure": "idle_cpu_share", "value": (cpu_seconds([daemon.pid]) - before[1]) / IDLE_SECONDS},
             {"figure": "idle_resident_mib", "value": daemon.rss_kib() / 1024},
         ]
 

@@ -1,29 +1,18 @@
-#!/usr/bin/env python3
 """Twice the GPUs, half the time? The fleet's queue drained by one node and by two.
-
-    tests/bench/fleet_drain.py [--rounds N] [--problems N]     ($CONVTUNE_BUILD_DIR, default build)
 
 This simulates the measurement and nothing else: the worker is the tests' fake one, which sleeps for a fixed time for each
 round of samples instead of running anything on a GPU. Daemons, agents, PostgreSQL, its queue and its leases are the real
 ones, all on this one machine. What is shown is how much of the second node the queue wastes.
 """
 
-import argparse
-import os
 import pathlib
-import statistics
-import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "integration"))
-
-from harness.daemon import Daemon, wait_until  # noqa: E402
-from harness.fakes import script  # noqa: E402
-from harness.fleet import Fleet  # noqa: E402
-from harness.postgres import Server, why_not  # noqa: E402
-from harness.problems import numbered_list  # noqa: E402
+from harness.daemon import Daemon, wait_until
+from harness.fakes import script
+from harness.fleet import Fleet
+from harness.problems import numbered_list
 
 MEASURE_MS = 20  # for one request to the worker
 
@@ -57,29 +46,3 @@ def drain(build, server, nodes, problems):
             fleet.close()
             for daemon in daemons:
                 daemon.close()
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--problems", type=int, default=24)
-    options = parser.parse_args()
-    if why_not():
-        sys.exit(why_not())
-    build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
-    server = Server()
-    times = {1: [], 2: []}
-    try:
-        for _ in range(options.rounds):
-            for nodes in times:
-                seconds, shares = drain(build, server, nodes, options.problems)
-                times[nodes].append(seconds)
-                print(f"{nodes} node{'s' if nodes > 1 else ''}: {seconds:6.2f} s, problems each: {shares}", flush=True)
-    finally:
-        server.close()
-    one, two = (statistics.median(times[nodes]) for nodes in (1, 2))
-    print(f"{options.problems} problems, simulated measurement, medians: 1 node {one:.2f} s, 2 nodes {two:.2f} s, ratio {two / one:.2f}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 """What the fleet costs a look-up: BatchGet of 100 problems with no agent, with an agent, with PostgreSQL dead, and with
 PostgreSQL stopped in its tracks.
-
-    tests/bench/fleet_lookups.py [ROUNDS]     ($CONVTUNE_BUILD_DIR, default build)
 
 The four are measured in turn, round after round, in one run; what is compared is their ratio to the first.
 """
@@ -10,19 +7,14 @@ The four are measured in turn, round after round, in one run; what is compared i
 import os
 import pathlib
 import signal
-import statistics
-import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "integration"))
-
-from harness.daemon import Daemon  # noqa: E402
-from harness.fakes import script  # noqa: E402
-from harness.fleet import Fleet  # noqa: E402
-from harness.postgres import Server, why_not  # noqa: E402
-from harness.problems import numbered_list  # noqa: E402
+from harness.daemon import Daemon
+from harness.fakes import script
+from harness.fleet import Fleet
+from harness.postgres import Server
+from harness.problems import numbered_list
 
 CALLS = 200
 # Before those that are counted: the first calls behind a second of nothing to do are slower, whoever else is there.
@@ -84,21 +76,3 @@ def run(build, rounds):
 
 def p99(values):
     return sorted(values)[int(len(values) * 0.99)]
-
-
-def main():
-    if why_not():
-        sys.exit(why_not())
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-    build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
-    times = run(build, rounds)
-    base = statistics.median(times["no agent"])
-    print(f"BatchGet of {len(PROBLEMS)} problems, {rounds} rounds of {CALLS} calls each")
-    print(f"{'':20} {'median ms':>10} {'p99 ms':>8} {'ratio':>6}")
-    for name, values in times.items():
-        median = statistics.median(values)
-        print(f"{name:20} {median:10.3f} {p99(values):8.3f} {median / base:6.2f}")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,8 +3,6 @@
 // distinct problems spread over the index; and the memory of a tuning beside
 // that of its candidates. Prints one JSON object per line.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -23,20 +21,11 @@
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
 #include "server/rpc/services/batch_get_handler.h"
+#include "tests/bench/figure.h"
 #include "tests/unit/rpc/fake_tuner.h"
 
 namespace convtune::bench {
 namespace {
-
-constexpr char kEnvironment[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
-
-// Distinct for n below 2^31.
-ConvProblem ProblemOf(int n) {
-  return ConvProblem::Parse(absl::StrCat("fwd,x=", 1 + n / 10000, "x", 64 + n % 100, "x",
-                                         7 + n / 100 % 100, "x56,w=64x", 64 + n % 100,
-                                         "x3x3,pad=1,nhwc,f16"))
-      .value();
-}
 
 Tuning TuningOf(const ConvProblem& problem, int candidates, std::mt19937* random) {
   Tuning tuning;
@@ -102,13 +91,9 @@ template <typename Pass>
 double NanosecondsPerItem(size_t items, int repeats, const Pass& pass) {
   std::vector<double> times;
   for (int i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    pass();
-    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-    times.push_back(took.count() / static_cast<double>(items));
+    times.push_back(1e9 * Seconds(pass) / static_cast<double>(items));
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return Median(times);
 }
 
 int Main(int argc, char** argv) {
@@ -192,11 +177,9 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "a look-up was not answered\n");
     return 1;
   }
-  const auto line = [tunings, candidates](const char* figure, double value, double baseline) {
-    std::printf(
-        "{\"figure\": \"%s\", \"tunings\": %d, \"candidates\": %d, \"value\": %.5g, "
-        "\"baseline\": %.5g, \"ratio\": %.4g}\n",
-        figure, tunings, candidates, value, baseline, value / baseline);
+  const std::string at = absl::StrCat("\"tunings\": ", tunings, ", \"candidates\": ", candidates);
+  const auto line = [&at](const char* figure, double value, double baseline) {
+    Print(figure, at, value, baseline, value / baseline);
   };
   line("problem_ns", look_up, hash);
   line("problem_not_ready_ns", first, hash);

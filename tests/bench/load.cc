@@ -4,12 +4,12 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/generic_stub.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/bench/figure.h"
 
 namespace convtune::bench {
 namespace {
@@ -37,11 +37,6 @@ void DieUnless(const grpc::Status& status) {
     std::fprintf(stderr, "call failed: %s\n", status.error_message().c_str());
     std::exit(1);
   }
-}
-
-double Percentile(const std::vector<double>& sorted, double share) {
-  if (sorted.empty()) return 0;
-  return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
 }
 
 }  // namespace
@@ -85,9 +80,8 @@ LoadResult RunLoad(const std::shared_ptr<grpc::Channel>& channel, const std::str
       --running;
     }
   }
-  std::sort(latencies_us.begin(), latencies_us.end());
   return {static_cast<double>(latencies_us.size()) / absl::ToDoubleSeconds(last - start),
-          Percentile(latencies_us, 0.5), Percentile(latencies_us, 0.99)};
+          Quantile(latencies_us, 0.5), Quantile(latencies_us, 0.99)};
 }
 
 }  // namespace convtune::bench

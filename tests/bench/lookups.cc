@@ -6,7 +6,6 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -16,6 +15,7 @@
 
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/problem/conv_problem.h"
+#include "tests/bench/figure.h"
 #include "tests/bench/load.h"
 #include "tests/bench/ready_reply_server.h"
 
@@ -81,11 +81,6 @@ std::string RequestOf(const Args& args) {
   return request.problems_size() == args.batch ? request.SerializeAsString() : "";
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // Writes the daemon's reply to args.reply, for the baseline to serve. Every
 // problem must be answered.
 int FetchReply(const Args& args, const std::string& request) {
@@ -126,17 +121,14 @@ int Compare(const Args& args, const std::string& request_bytes) {
       p50s.push_back(results[0].p50_us / results[1].p50_us);
       p99s.push_back(results[0].p99_us / results[1].p99_us);
     }
+    const std::string at = absl::StrCat("\"batch\": ", args.batch, ", \"clients\": ", clients);
     const auto line = [&](const char* figure, const std::vector<double>* values,
                           const std::vector<double>& ratios) {
-      std::printf(
-          "{\"figure\": \"%s\", \"batch\": %d, \"clients\": %d, \"value\": %.6g, "
-          "\"baseline\": %.6g, \"ratio\": %.4g}\n",
-          figure, args.batch, clients, Median(values[0]), Median(values[1]), Median(ratios));
+      Print(figure, at, Median(values[0]), Median(values[1]), Median(ratios));
     };
     line("calls_per_second", rate, rates);
     line("p50_us", p50, p50s);
     line("p99_us", p99, p99s);
-    std::fflush(stdout);
   }
   return 0;
 }

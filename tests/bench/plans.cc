@@ -6,7 +6,6 @@
 //   tune     lists and builds everything in one bare loop, then as the worker
 //            does, and prints both as JSON
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -25,15 +24,10 @@
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/device/device_profile.h"
 #include "server/worker/session.h"
+#include "tests/bench/figure.h"
 
 namespace convtune::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Finalises plans for a profile, and keeps them.
 class Plans {
@@ -127,7 +121,7 @@ struct Work {
 
 absl::StatusOr<Work> BareLoop(worker::Backend* backend, const std::vector<std::string>& lines) {
   Work work;
-  const Clock::time_point start = Clock::now();
+  const SteadyTime start = SteadyTime::Now();
   for (const std::string& line : lines) {
     ASSIGN_OR_RETURN(const ConvProblem parsed, ConvProblem::Parse(line));
     ASSIGN_OR_RETURN(const std::unique_ptr<worker::BackendProblem> problem,
@@ -145,7 +139,7 @@ absl::StatusOr<Work> BareLoop(worker::Backend* backend, const std::vector<std::s
     }
     work.candidates += static_cast<int>(ids.size());
   }
-  work.seconds = SecondsSince(start);
+  work.seconds = absl::ToDoubleSeconds(SteadyTime::Now() - start);
   return work;
 }
 
@@ -164,7 +158,7 @@ absl::StatusOr<Work> AsTheWorker(worker::Backend* backend, const std::vector<std
   worker::v1::Request hello;
   hello.mutable_hello()->set_version(CONVTUNE_VERSION);
   RETURN_IF_ERROR(session.Handle(hello, on_reply));
-  const Clock::time_point start = Clock::now();
+  const SteadyTime start = SteadyTime::Now();
   for (const std::string& line : lines) {
     worker::v1::Request open;
     open.mutable_open_problem()->set_problem_text(line);
@@ -179,7 +173,7 @@ absl::StatusOr<Work> AsTheWorker(worker::Backend* backend, const std::vector<std
     close.mutable_close_problem();
     RETURN_IF_ERROR(session.Handle(close, on_reply));
   }
-  work.seconds = SecondsSince(start);
+  work.seconds = absl::ToDoubleSeconds(SteadyTime::Now() - start);
   return work;
 }
 
@@ -198,14 +192,8 @@ absl::Status Tune(worker::Backend* backend, const std::vector<std::string>& line
     bare.push_back(loop.seconds);
     ours.push_back(session.seconds);
   }
-  std::sort(bare.begin(), bare.end());
-  std::sort(ours.begin(), ours.end());
-  const double value = ours[ours.size() / 2];
-  const double baseline = bare[bare.size() / 2];
-  std::printf(
-      "{\"figure\": \"tune_s\", \"problems\": %zu, \"value\": %.6f, \"baseline\": %.6f, "
-      "\"ratio\": %.4f}\n",
-      lines.size(), value, baseline, value / baseline);
+  Print("tune_s", absl::StrCat("\"problems\": ", lines.size()), Median(ours), Median(bare),
+        Median(ours) / Median(bare));
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@ import csv
 import json
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -37,10 +38,6 @@ def seconds_of(command):
     return time.monotonic() - start
 
 
-def median(values):
-    return sorted(values)[len(values) // 2]
-
-
 def ready(model, command, folder, address, convtune, problems):
     """Fresh processes in turn: plans known in advance, our answers, and all that a search without memory builds."""
     get = [convtune, "get", "--address", address, "--on-miss", "heuristic", "--json", "--file", problems]
@@ -58,12 +55,12 @@ def ready(model, command, folder, address, convtune, problems):
             took = seconds_of(line)
             if turn > 0:  # the first one reads cuDNN from the disk
                 times[mode].append(took)
-    value, baseline = median(times["resolve"]), median(times["known"])
+    value, baseline = statistics.median(times["resolve"]), statistics.median(times["known"])
     row = {"model": model, "problems": len(answers["results"]), "value": value}
     return [
         {"figure": "ready_plans_s", **row, "baseline": baseline, "ratio": value / baseline},
-        {"figure": "ready_plans_without_memory_s", **row, "baseline": median(times["all"]),
-         "ratio": value / median(times["all"])},
+        {"figure": "ready_plans_without_memory_s", **row, "baseline": statistics.median(times["all"]),
+         "ratio": value / statistics.median(times["all"])},
     ]  # fmt: skip
 
 

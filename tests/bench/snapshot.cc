@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -18,23 +17,12 @@
 #include "absl/time/clock.h"
 #include "db/snapshot/key_convert.h"
 #include "db/snapshot/snapshot_writer.h"
+#include "tests/bench/figure.h"
 
 namespace convtune::bench {
 namespace {
 
 using snapshot::ProblemKey;
-
-// Distinct for n below 2^31.
-ConvProblem ProblemOf(int64_t n) {
-  return ConvProblem::Parse(absl::StrCat("fwd,x=", 1 + n / 10000, "x", 64 + n % 100, "x",
-                                         7 + n / 100 % 100, "x56,w=64x", 64 + n % 100,
-                                         "x3x3,pad=1,nhwc,f16"))
-      .value();
-}
-
-Environment MakeEnvironment() {
-  return Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
-}
 
 snapshot::SnapshotChoice ChoiceOf(ConvProblem problem) {
   snapshot::SnapshotChoice choice(std::move(problem));
@@ -51,8 +39,6 @@ snapshot::SnapshotChoice ChoiceOf(ConvProblem problem) {
   choice.stock = snapshot::StockChoice{1, 2, 16, 0, 0};
   return choice;
 }
-
-double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
 // The baseline: keys and values side by side, found by the same hash of the
 // same bytes.
@@ -90,26 +76,15 @@ class RawTable {
 // Nanoseconds of one call, over all keys once, in their order.
 template <typename Call>
 double Slice(const std::vector<ProblemKey>& keys, const Call& call) {
-  const auto start = std::chrono::steady_clock::now();
   uint64_t found = 0;
-  for (const ProblemKey& key : keys) found += call(key) ? 1 : 0;
-  const auto end = std::chrono::steady_clock::now();
+  const double seconds = Seconds([&] {
+    for (const ProblemKey& key : keys) found += call(key) ? 1 : 0;
+  });
   if (found != 0 && found != keys.size()) std::abort();  // all are there, or none
-  return std::chrono::duration<double, std::nano>(end - start).count() /
-         static_cast<double>(keys.size());
+  return 1e9 * seconds / static_cast<double>(keys.size());
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-void Print(const char* figure, int64_t choices, double value) {
-  std::printf("{\"figure\":\"%s\",\"choices\":%lld,\"value\":%.6g}\n", figure,
-              static_cast<long long>(choices), value);
-}
-
-void Measure(const snapshot::SnapshotView& view, const RawTable& raw, int64_t choices,
+void Measure(const snapshot::SnapshotView& view, const RawTable& raw, const std::string& at,
              const std::vector<ProblemKey>& asked, const char* figure) {
   const snapshot::SnapshotSection& section = view.section(0);
   std::vector<double> own, bare, ratio;
@@ -123,13 +98,12 @@ void Measure(const snapshot::SnapshotView& view, const RawTable& raw, int64_t ch
     bare.push_back(b);
     ratio.push_back(a / b);
   }
-  std::printf(
-      "{\"figure\":\"%s\",\"choices\":%lld,\"value\":%.1f,\"baseline\":%.1f,\"ratio\":%.3f}\n",
-      figure, static_cast<long long>(choices), Median(own), Median(bare), Median(ratio));
+  Print(figure, at, Median(own), Median(bare), Median(ratio));
 }
 
 int Run(int64_t choices, const std::string& folder) {
-  const Environment environment = MakeEnvironment();
+  const std::string at = absl::StrCat("\"choices\": ", choices);
+  const Environment environment = Environment::Parse(kEnvironment).value();
   const std::string path = folder + "/" + snapshot::kSnapshotFile;
   std::vector<ProblemKey> keys;
   {
@@ -147,12 +121,12 @@ int Run(int64_t choices, const std::string& folder) {
       std::fprintf(stderr, "%s\n", written.ToString().c_str());
       return 1;
     }
-    Print("snapshot_collect_s", choices, Seconds(made - start));
-    Print("snapshot_write_s", choices, Seconds(absl::Now() - made));
+    Print("snapshot_collect_s", at, absl::ToDoubleSeconds(made - start));
+    Print("snapshot_write_s", at, absl::ToDoubleSeconds(absl::Now() - made));
   }
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  Print("snapshot_write_peak_mib", choices, static_cast<double>(usage.ru_maxrss) / 1024);
+  Print("snapshot_write_peak_mib", at, static_cast<double>(usage.ru_maxrss) / 1024);
   const absl::Time start = absl::Now();
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const auto size = static_cast<size_t>(file.tellg());
@@ -163,17 +137,17 @@ int Run(int64_t choices, const std::string& folder) {
   if (snapshot::SnapshotView::Open(bytes.data(), size, &view) != snapshot::SnapshotError::kNone) {
     return 1;
   }
-  Print("snapshot_bytes_per_choice", choices, static_cast<double>(size) / double(choices));
-  Print("snapshot_read_s", choices, Seconds(read - start));
-  Print("snapshot_verify_s", choices, Seconds(absl::Now() - read));
+  Print("snapshot_bytes_per_choice", at, static_cast<double>(size) / double(choices));
+  Print("snapshot_read_s", at, absl::ToDoubleSeconds(read - start));
+  Print("snapshot_verify_s", at, absl::ToDoubleSeconds(absl::Now() - read));
 
   const RawTable raw(keys);
   std::mt19937 random(1);
   std::shuffle(keys.begin(), keys.end(), random);
   keys.resize(std::min<size_t>(keys.size(), 20000));
-  Measure(view, raw, choices, keys, "snapshot_hit_ns");
+  Measure(view, raw, at, keys, "snapshot_hit_ns");
   for (ProblemKey& key : keys) key.groups = 7;  // none has it
-  Measure(view, raw, choices, keys, "snapshot_miss_ns");
+  Measure(view, raw, at, keys, "snapshot_miss_ns");
   return 0;
 }
 

@@ -14,25 +14,17 @@ import hashlib
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "integration"))
+
+from harness.daemon import Daemon  # noqa: E402
+from harness.many_agents import cpu_seconds  # noqa: E402
+
 TUNINGS, LARGE = 10_000, 1_000_000
-
-
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def peak_mib(pid):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def digest(path):
@@ -40,27 +32,23 @@ def digest(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Daemon:
-    def __init__(self, build, folder, name, *flags):
-        self.socket = folder / f"{name}.sock"
-        self.state = folder / name
-        start = time.monotonic()
-        self.process = subprocess.Popen(
-            [build / "bin" / "convtuned", "--devices", "none", "--state-dir", self.state,
-             "--listen", f"unix:{self.socket}", "--log-level", "error", *flags]
-        )  # fmt: skip
-        atexit.register(self.process.kill)  # where a step failed
-        while not self.socket.exists():
-            if self.process.poll() is not None:
-                raise SystemExit("convtuned ended")
-            time.sleep(0.05)
-        self.start_seconds = time.monotonic() - start
-        self.pid = self.process.pid
+def started(build, folder, name, *flags):
+    """A daemon without devices; its start_seconds say what its start took."""
+    (folder / name).mkdir(exist_ok=True)
+    daemon = Daemon(build / "bin" / "convtuned", folder / name, ("--devices", "none", "--log-level", "error", *flags))
+    atexit.register(daemon.close)  # where a step failed
+    start = time.monotonic()
+    daemon.start()
+    daemon.start_seconds = time.monotonic() - start
+    return daemon
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        if self.process.wait() != 0:
-            raise SystemExit("convtuned failed")
+
+def peak_mib(daemon):
+    return daemon.status("VmHWM") / 1024
+
+
+def stop(daemon):
+    require(daemon.stop(60) == 0, "convtuned failed")
 
 
 class Steps:
@@ -77,8 +65,8 @@ class Steps:
 
     def run(self, name, command, daemon=None, keep=True):
         """Runs it, and returns what it printed, if that is to be kept."""
-        env = {**os.environ, "CONVTUNE_ADDRESS": f"unix:{daemon.socket}"} if daemon else None
-        before, start = cpu_seconds(daemon.pid) if daemon else 0, time.monotonic()
+        env = {**os.environ, "CONVTUNE_ADDRESS": daemon.address} if daemon else None
+        before, start = cpu_seconds([daemon.pid]) if daemon else 0, time.monotonic()
         process = subprocess.Popen([str(c) for c in command], env=env,
                                    stdout=subprocess.PIPE if keep else subprocess.DEVNULL, stderr=subprocess.STDOUT)
         output = process.stdout.read().decode(errors="replace") if keep else ""
@@ -86,20 +74,20 @@ class Steps:
         wall = time.monotonic() - start
         if status != 0:
             raise SystemExit(f"{name} failed: {output}")
-        more = (cpu_seconds(daemon.pid) - before, peak_mib(daemon.pid)) if daemon else ()
+        more = (cpu_seconds([daemon.pid]) - before, peak_mib(daemon)) if daemon else ()
         self.add(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, *more)
         return output
 
 
 def await_quiet(steps, name, daemon):
     """A step for what the daemon does by itself until it has nothing to do for a second."""
-    before, start = cpu_seconds(daemon.pid), time.monotonic()
+    before, start = cpu_seconds([daemon.pid]), time.monotonic()
     busy, quiet_since = before, start
     while time.monotonic() - quiet_since < 1:
         time.sleep(0.1)
-        if (now := cpu_seconds(daemon.pid)) > busy + 0.015:
+        if (now := cpu_seconds([daemon.pid])) > busy + 0.015:
             busy, quiet_since = now, time.monotonic()
-    steps.add(name, quiet_since - start, 0, 0, busy - before, peak_mib(daemon.pid))
+    steps.add(name, quiet_since - start, 0, 0, busy - before, peak_mib(daemon))
 
 
 def require(holds, what):
@@ -119,7 +107,7 @@ def measure(build, folder, tunings):
     steps.run("merge", [convtune, "merge", merged, a, b])
     require(digest(merged) == digest(a), "a bundle merged with itself must be itself")
     merged.unlink()
-    daemon = Daemon(build, folder, "first")
+    daemon = started(build, folder, "first")
     took = steps.run("import", [convtune, "import", a], daemon)
     require(f"took {tunings} of {tunings} tunings" in took, f"the first import must take everything: {took}")
     await_quiet(steps, "publish", daemon)
@@ -131,16 +119,16 @@ def measure(build, folder, tunings):
     steps.run("export again", [convtune, "export", folder / "second.bundle"], daemon)
     require(digest(folder / "second.bundle") == once, "a second import must change nothing")
     (folder / "second.bundle").unlink()
-    daemon.stop()
-    database = sum(f.stat().st_size for f in daemon.state.glob("convtune.db*"))
-    steps.run("read the database", ["cat", daemon.state / "convtune.db"], keep=False)
-    daemon = Daemon(build, folder, "first")
-    steps.add("start", daemon.start_seconds, 0, 0, cpu_seconds(daemon.pid), peak_mib(daemon.pid))
-    daemon.stop()
-    shutil.rmtree(daemon.state)
-    daemon = Daemon(build, folder, "base", "--base", a)
-    steps.add("start with it as --base", daemon.start_seconds, 0, 0, cpu_seconds(daemon.pid), peak_mib(daemon.pid))
-    daemon.stop()
+    stop(daemon)
+    database = sum(f.stat().st_size for f in daemon.state_dir.glob("convtune.db*"))
+    steps.run("read the database", ["cat", daemon.state_dir / "convtune.db"], keep=False)
+    daemon = started(build, folder, "first")
+    steps.add("start", daemon.start_seconds, 0, 0, cpu_seconds([daemon.pid]), peak_mib(daemon))
+    stop(daemon)
+    shutil.rmtree(daemon.state_dir)
+    daemon = started(build, folder, "base", "--base", a)
+    steps.add("start with it as --base", daemon.start_seconds, 0, 0, cpu_seconds([daemon.pid]), peak_mib(daemon))
+    stop(daemon)
     return steps.rows, size, database
 
 

@@ -64,6 +64,9 @@ cudaError_t DoFault(const char* function) {
 #define SIMGPU_FAULTS_OF_THIS_CALL() \
   if (const cudaError_t fault = DoFault(__func__); fault != cudaSuccess) return Return(fault)
 
+#define SIMGPU_RETURN_IF_ERROR(expression) \
+  if (const cudaError_t error = (expression); error != cudaSuccess) return Return(error)
+
 int64_t TimeOf(double bytes, double bytes_per_second) {
   return kCopyNs + static_cast<int64_t>(bytes / bytes_per_second * 1e9);
 }
@@ -285,24 +288,21 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
     if (*fault == Action::kFail) return Return(cudaErrorMemoryAllocation);
     Gpu::Get().Lose(cudaErrorIllegalAddress);
   }
-  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
-    return Return(error);
+  SIMGPU_RETURN_IF_ERROR(Gpu::Get().WaitForIdle());
   Gpu::Get().MakeContext();
   return Return(Gpu::Get().memory().Allocate(static_cast<int64_t>(bytes), data));
 }
 
 cudaError_t cudaFree(void* data) {
   SIMGPU_FAULTS_OF_THIS_CALL();
-  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
-    return Return(error);
+  SIMGPU_RETURN_IF_ERROR(Gpu::Get().WaitForIdle());
   Gpu::Get().l2().Forget({data, Gpu::Get().memory().BytesAt(data)});
   return Return(Gpu::Get().memory().Free(data));
 }
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned int /*flags*/) {
   SIMGPU_FAULTS_OF_THIS_CALL();
-  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
-    return Return(error);
+  SIMGPU_RETURN_IF_ERROR(Gpu::Get().WaitForIdle());
   return Return(Gpu::Get().memory().Allocate(static_cast<int64_t>(bytes), data, /*mapped=*/true));
 }
 
@@ -315,8 +315,7 @@ cudaError_t cudaHostGetDevicePointer(void** on_device, void* on_host, unsigned i
 
 cudaError_t cudaFreeHost(void* data) {
   SIMGPU_FAULTS_OF_THIS_CALL();
-  if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
-    return Return(error);
+  SIMGPU_RETURN_IF_ERROR(Gpu::Get().WaitForIdle());
   return Return(Gpu::Get().memory().Free(data, /*mapped=*/true));
 }
 
@@ -333,12 +332,11 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 // manual promises no synchronisation.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   SIMGPU_FAULTS_OF_THIS_CALL();
-  if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
+  SIMGPU_RETURN_IF_ERROR(Allowed());
   if (bytes == 0) return cudaSuccess;
   if (!IsCopy(to, from, kind)) return Return(cudaErrorInvalidValue);
   if (kind == cudaMemcpyHostToDevice && !Gpu::Get().memory().IsMapped(from)) {
-    if (const cudaError_t error = Gpu::Get().WaitForIdle(); error != cudaSuccess)
-      return Return(error);
+    SIMGPU_RETURN_IF_ERROR(Gpu::Get().WaitForIdle());
     const auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
     const WorkPtr copy = Copy(to, staged->data(), bytes, kind);
     return Return(Gpu::Get().Put(
@@ -364,15 +362,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   }
   const bool pinned = Gpu::Get().memory().IsMapped(kind == cudaMemcpyHostToDevice ? from : to);
   if (kind != cudaMemcpyDeviceToDevice && !pinned) {
-    if (const cudaError_t error = Gpu::Get().Wait(stream); error != cudaSuccess)
-      return Return(error);
+    SIMGPU_RETURN_IF_ERROR(Gpu::Get().Wait(stream));
   }
   return Return(Gpu::Get().Put(stream, Copy(to, from, bytes, kind)));
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   SIMGPU_FAULTS_OF_THIS_CALL();
-  if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
+  SIMGPU_RETURN_IF_ERROR(Allowed());
   return cudaMemsetAsync(to, value, bytes, nullptr);
 }
 
@@ -386,56 +383,32 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
   SIMGPU_FAULTS_OF_THIS_CALL();
   if (flags != cudaStreamNonBlocking) Refuse("only non-blocking streams are simulated");
-  if (const cudaError_t error = Allowed(); error != cudaSuccess) return Return(error);
+  SIMGPU_RETURN_IF_ERROR(Allowed());
   *stream = Gpu::Get().CreateStream();
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().DestroyStream(stream));
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().Wait(stream));
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().BeginCapture(stream, mode));
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().EndCapture(stream, graph));
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
-                                          unsigned long long /*flags*/) {  // NOLINT: CUDA's type
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().Instantiate(graph, exec));
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().Upload(exec, stream));
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().LaunchGraph(exec, stream));
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().DestroyGraph(graph));
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  SIMGPU_FAULTS_OF_THIS_CALL();
-  return Return(Gpu::Get().DestroyExec(exec));
-}
+// These are the Gpu's, with the faults of any call.
+#define SIMGPU_FORWARD(function, parameters, call) \
+  cudaError_t function parameters {                \
+    SIMGPU_FAULTS_OF_THIS_CALL();                  \
+    return Return(Gpu::Get().call);                \
+  }
+SIMGPU_FORWARD(cudaStreamDestroy, (cudaStream_t stream), DestroyStream(stream))
+SIMGPU_FORWARD(cudaStreamSynchronize, (cudaStream_t stream), Wait(stream))
+SIMGPU_FORWARD(cudaStreamBeginCapture, (cudaStream_t stream, cudaStreamCaptureMode mode),
+               BeginCapture(stream, mode))
+SIMGPU_FORWARD(cudaStreamEndCapture, (cudaStream_t stream, cudaGraph_t* graph),
+               EndCapture(stream, graph))
+SIMGPU_FORWARD(cudaGraphInstantiateWithFlags,
+               (cudaGraphExec_t * exec, cudaGraph_t graph,
+                unsigned long long /*flags*/),  // NOLINT: CUDA's type
+               Instantiate(graph, exec))
+SIMGPU_FORWARD(cudaGraphUpload, (cudaGraphExec_t exec, cudaStream_t stream), Upload(exec, stream))
+SIMGPU_FORWARD(cudaGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream),
+               LaunchGraph(exec, stream))
+SIMGPU_FORWARD(cudaGraphDestroy, (cudaGraph_t graph), DestroyGraph(graph))
+SIMGPU_FORWARD(cudaGraphExecDestroy, (cudaGraphExec_t exec), DestroyExec(exec))
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   SIMGPU_FAULTS_OF_THIS_CALL();

@@ -1,6 +1,6 @@
 // convtune-fake-worker: speaks the worker protocol without CUDA, for what the
 // machine lacks: a GPU and its faults. It takes convtune-worker's flags, and
-// --environment and --script (or CONVTUNE_FAKE_SCRIPT); see fake_script.h.
+// --environment and --script (or CONVTUNE_FAKE_SCRIPT); see fake_script.proto.
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -62,8 +62,8 @@ void PrintProbe(const std::string& name, const std::string& environment, const F
       "\"driver_version\":\"%s\",\"cuda_version\":\"13.0\",\"cublaslt_build\":\"\","
       "\"nvrtc_build\":\"%s\",\"gpu_uuid\":\"\","
       "\"pci_bus_id\":\"%s\",\"memory_bytes\":150000000000,\"error\":\"\"}\n",
-      name.c_str(), environment.c_str(), ModelName(environment).c_str(), script.driver.c_str(),
-      script.nvrtc.c_str(), script.card.c_str());
+      name.c_str(), environment.c_str(), ModelName(environment).c_str(), script.driver().c_str(),
+      script.nvrtc().c_str(), script.card().c_str());
 }
 
 void Probe(const Flags& flags, const FakeScript& script) {
@@ -78,20 +78,21 @@ void Probe(const Flags& flags, const FakeScript& script) {
   }
   for (const std::string& profile : flags.profiles) names.push_back(ProfileName(profile));
   for (const std::string& name : names) {
-    PrintProbe(name, script.environment.empty() ? FakeEnvironmentText(name) : script.environment,
+    PrintProbe(name,
+               script.environment().empty() ? FakeEnvironmentText(name) : script.environment(),
                script);
   }
 }
 
 absl::Status Run(const Flags& flags) {
   const char* variable = std::getenv("CONVTUNE_FAKE_SCRIPT");
-  ASSIGN_OR_RETURN(FakeScript script, FakeScript::Load(!flags.script.empty() ? flags.script
-                                                       : variable != nullptr ? variable
-                                                                             : ""));
+  ASSIGN_OR_RETURN(FakeScript script, LoadScript(!flags.script.empty() ? flags.script
+                                                 : variable != nullptr ? variable
+                                                                       : ""));
   std::optional<Recording> recording;
-  if (!script.recording.empty()) {
-    ASSIGN_OR_RETURN(recording, Recording::Load(script.recording));
-    script.environment = recording->environment().ToText();
+  if (!script.recording().empty()) {
+    ASSIGN_OR_RETURN(recording, Recording::Load(script.recording()));
+    script.set_environment(recording->environment().ToText());
   }
   if (flags.probe) {
     Probe(flags, script);
@@ -105,8 +106,8 @@ absl::Status Run(const Flags& flags) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!flags.watch.empty()) return worker::device::WatchDevice(flags.watch, flags.fd);
   if (recording) return ReplaySession(flags.fd, *std::move(recording)).Serve();
-  if (script.environment.empty()) script.environment = flags.environment;
-  if (script.environment.empty()) script.environment = FakeEnvironmentText(DeviceName(flags));
+  if (script.environment().empty()) script.set_environment(flags.environment);
+  if (script.environment().empty()) script.set_environment(FakeEnvironmentText(DeviceName(flags)));
   return FakeSession(flags.fd, std::move(script)).Serve();
 }
 

@@ -84,31 +84,18 @@ class IncludeRulesTest(unittest.TestCase):
         shared = {"server/jobs/x.h": "namespace convtune::jobs {\nint X();\n}  // namespace convtune::jobs\n"}
         self.assert_one({**shared, "proto/model/x.h": shared["server/jobs/x.h"]}, "proto/model/x.h", "convtune::jobs")
 
-    def test_sqlite_outside_db(self):
-        self.assert_one({"server/tuner/x.cc": "\n#include <sqlite3.h>\n"}, "server/tuner/x.cc:2", "SQLite")
-
-    def test_sqlite_in_a_header_of_db(self):
-        self.assert_one({"db/x.h": "#include <sqlite3.h>\n"}, "db/x.h:1", "SQLite")
-
-    def test_sqlite_in_a_folder_of_db(self):
-        self.assert_one({"db/bundle/x.cc": '#include "sqlite3.h"\n'}, "db/bundle/x.cc:1", "SQLite")
-
-    def test_libpq_outside_db(self):
-        self.assert_one({"client/fleet/x.cc": "#include <libpq-fe.h>\n"}, "client/fleet/x.cc:1", "libpq")
-
-    def test_cuda_and_cudnn_outside_the_worker(self):
-        for header in ("cudnn.h", "cudnn_graph.h", "cuda_runtime_api.h", "cuda.h", "nvrtc.h", "library_types.h"):
-            self.assert_one({"server/tuner/x.cc": f"#include <{header}>\n"}, "server/tuner/x.cc:1", header)
-
-    def test_cudnn_in_a_test_that_needs_no_gpu(self):
-        self.assert_one({"tests/unit/tuner/x.cc": "#include <cudnn.h>\n"}, "tests/unit/tuner/x.cc:1")
-
-    def test_grpc_outside_its_folders(self):
-        self.assert_one({"server/tuner/x.cc": "#include <grpcpp/server.h>\n"}, "server/tuner/x.cc:1", "gRPC")
-
-    def test_generated_grpc_code_outside_its_folders(self):
-        text = '#include "convtune/v1/tuning_service.grpc.pb.h"\n'
-        self.assert_one({"db/x.cc": text}, "db/x.cc:1", "gRPC")
+    def test_a_library_outside_its_folders(self):
+        for path, header, name in (
+            ("server/tuner/x.cc", "<sqlite3.h>", "SQLite"),
+            ("db/x.h", "<sqlite3.h>", "SQLite"),
+            ("db/bundle/x.cc", '"sqlite3.h"', "SQLite"),
+            ("client/fleet/x.cc", "<libpq-fe.h>", "libpq"),
+            *(("server/tuner/x.cc", f"<{h}.h>", "CUDA") for h in ("cudnn", "cudnn_graph", "cuda_runtime_api", "cuda", "nvrtc", "library_types")),
+            ("tests/unit/tuner/x.cc", "<cudnn.h>", "CUDA"),
+            ("server/tuner/x.cc", "<grpcpp/server.h>", "gRPC"),
+            ("db/x.cc", '"convtune/v1/tuning_service.grpc.pb.h"', "gRPC"),
+        ):
+            self.assert_one({path: f"\n#include {header}\n"}, f"{path}:2", name, header[1:-1])
 
     def test_client_and_db_never_include_server(self):
         for path in ("client/cli/app/x.cc", "client/cpp/x.cc", "client/preload/x.c", "db/x.cc"):

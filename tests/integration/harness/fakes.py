@@ -1,4 +1,4 @@
-"""Scripts for convtune-fake-worker: the keys are those of tests/fakes/fake_script.h."""
+"""Scripts for convtune-fake-worker: the keys are those of tests/fakes/fake_script.proto."""
 
 
 def script(**keys):

@@ -41,7 +41,7 @@ class TunerTest : public ::testing::Test {
 
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
 
-  // Adds a device whose worker follows `script`; see fake_script.h.
+  // Adds a device whose worker follows `script`; see fake_script.proto.
   void AddDevice(const std::string& script, const std::string& environment = kH200,
                  const std::string& program = CONVTUNE_FAKE_WORKER) {
     devices::DeviceSpec device;

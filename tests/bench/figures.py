@@ -270,15 +270,6 @@ def measure_start(folder):
     return rows
 
 
-def measure_plans(folder):
-    return plans.measure(folder, BIN, daemon_in)
-
-
-def measure_tuning(folder):
-    """On the simulated GPU: its seconds are virtual."""
-    return tuning_cost.measure(folder, BIN, daemon_in, most=TUNED_PROBLEMS)
-
-
 def measure_fleet(_folder):
     """Look-ups while the fleet's database is there, dead, and stopped; the queue with one node and with two, where
     measuring is a sleep; a report of 110,000 tunings."""
@@ -309,11 +300,6 @@ def measure_fleet(_folder):
     return rows
 
 
-def measure_bundles(folder):
-    """Bundles out, in, checked and merged, beside sha256sum of the same file."""
-    return bundles.figures(BIN.parent, folder, BUNDLE_TUNINGS)
-
-
 def measure_snapshot(folder):
     """Look-ups in a program's process beside a raw table over the same keys, and what publishing costs."""
     rows = []
@@ -336,9 +322,9 @@ PARTS = {
     "commits": measure_commits,
     "bans": measure_bans,
     "start": measure_start,
-    "plans": measure_plans,
-    "tuning": measure_tuning,
-    "bundles": measure_bundles,
+    "plans": lambda folder: plans.measure(folder, BIN, daemon_in),
+    "tuning": lambda folder: tuning_cost.measure(folder, BIN, daemon_in, most=TUNED_PROBLEMS),
+    "bundles": lambda folder: bundles.figures(BIN.parent, folder, BUNDLE_TUNINGS),
     "snapshot": measure_snapshot,
     "preload": measure_preload,
     "idle": measure_idle,

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """What a report of the whole fleet takes, from PostgreSQL.
 
-    tests/bench/fleet_report.py [--full | --per-node N] [--runs N] [--plans FILE]     ($CONVTUNE_BUILD_DIR, default build)
-    tests/bench/fleet_report.py --of CONNINFO --facts FILE [--runs N] [--plans FILE]
+    tests/bench/fleet_report.py [--full | --per-node N] [--runs N]     ($CONVTUNE_BUILD_DIR, default build)
+    tests/bench/fleet_report.py --of CONNINFO --facts FILE [--runs N]
 
 A simulated fleet of 1,000 nodes, 6 environments and 10,000 problems is put into a server of its own: 100 problems a node
 (110,000 tunings), or with --full all of them (11,000,000). Then `convtune-fleet report` runs, and what it says is held
-against what was planted. Raw aggregation of the same rows in SQL stands beside it. --plans writes EXPLAIN (ANALYZE,
-BUFFERS) of every statement of the report. --of takes a database that was filled before, with its facts.json: filling it takes
-minutes, a report seconds. Seconds are those of the wall, and the CPU's in the report's own process: on a machine that others
-use the second says more.
+against what was planted. --of takes a database that was filled before, with its facts.json: filling it takes minutes, a
+report seconds. Seconds are those of the wall, and the CPU's in the report's own process: on a machine that others use the
+second says more.
 """
 
 import argparse
@@ -35,18 +34,6 @@ COLUMNS = {
     "provenances": "provenance_id, node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, memory_bytes",
     "pooled": "environment_id, problem_id, candidates, lows_us, node_count, evidence, digest, report_rows",
 }
-# What the report asks; db/fleet/reports.cc.
-STATEMENTS = [
-    "SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, p.cuda_version, p.memory_bytes, "
-    "p.cublaslt_build, p.nvrtc_build FROM provenances p JOIN nodes n USING (node_id) ORDER BY p.provenance_id",
-    "SELECT COALESCE(SUM(node_count), 0)::bigint FROM pooled",
-    "SELECT e.text, e.gpu_model, q.text, p.report_rows FROM pooled p JOIN environments e USING (environment_id) JOIN "
-    "problems q USING (problem_id) ORDER BY e.text, q.text",
-    "SELECT COUNT(*), COALESCE(SUM(lookups), 0)::bigint, COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE daemon_start_time "
-    "IS NOT NULL",
-    "SELECT q.text, e.text, SUM(w.misses)::bigint, COUNT(*) FROM wanted w JOIN problems q USING (problem_id) JOIN "
-    "environments e USING (environment_id) GROUP BY q.text, e.text ORDER BY 3 DESC, 1, 2 LIMIT 1000",
-]
 
 
 def copy(conninfo, table, path):
@@ -97,7 +84,7 @@ def findings(report):
     return found
 
 
-def measure(build, per_node, runs, plans=None, say=lambda words: None):
+def measure(build, per_node, runs, say=lambda words: None):
     """What was planted, what a report finds of it, and the seconds of each kind of report."""
     server = Server(["shared_buffers=2GB", "max_wal_size=16GB", "wal_level=minimal", "max_wal_senders=0", "jit=off"])
     try:
@@ -108,12 +95,12 @@ def measure(build, per_node, runs, plans=None, say=lambda words: None):
         facts = fill(build, conninfo, per_node)
         psql(conninfo, "ANALYZE")
         say(f"{facts['rows']:,} tunings put into PostgreSQL in {time.monotonic() - start:.0f} s")
-        return measure_filled(build, conninfo, facts, runs, plans)
+        return measure_filled(build, conninfo, facts, runs)
     finally:
         server.close()
 
 
-def measure_filled(build, conninfo, facts, runs, plans=None):
+def measure_filled(build, conninfo, facts, runs):
     env = {**os.environ, "CONVTUNE_POSTGRES": conninfo}
     times, cpu = {}, {}
     for kind, args in {"tables": [], "document": ["--json"]}.items():
@@ -126,11 +113,6 @@ def measure_filled(build, conninfo, facts, runs, plans=None):
     report = json.loads(done.stdout)
     assert report["headline"]["rows"] == facts["rows"], report["headline"]
     (size,), = psql(conninfo, "SELECT pg_size_pretty(pg_total_relation_size('pooled'))")
-    if plans:
-        with plans.open("w") as file:
-            for statement in STATEMENTS:
-                rows = psql(conninfo, f"EXPLAIN (ANALYZE, BUFFERS) {statement}")
-                file.write(statement + "\n" + "".join(f"    {r[0]}\n" for r in rows) + "\n")
     return {"facts": facts, "found": findings(report), "times": times, "cpu": cpu, "size": size}
 
 
@@ -139,7 +121,6 @@ def main():
     parser.add_argument("--full", action="store_true", help="11,000,000 tunings: many minutes, and 10 GiB of disk")
     parser.add_argument("--per-node", type=int, help="problems of each node in each of its environments; default 100")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--plans", type=pathlib.Path)
     parser.add_argument("--of", metavar="CONNINFO", help="a database that was filled before")
     parser.add_argument("--facts", type=pathlib.Path, help="of --of: what was planted")
     options = parser.parse_args()
@@ -148,9 +129,9 @@ def main():
     build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
     if options.of:
         facts = json.loads(options.facts.read_text())
-        result = measure_filled(build, options.of, facts, options.runs, options.plans)
+        result = measure_filled(build, options.of, facts, options.runs)
     else:
-        result = measure(build, options.per_node or (10_000 if options.full else 100), options.runs, options.plans, print)
+        result = measure(build, options.per_node or (10_000 if options.full else 100), options.runs, print)
     print(f"{'':24} {'median s':>9} {'least':>6} {'most':>6} {'CPU s':>6}   {options.runs} runs, load {os.getloadavg()[0]:.1f}")
     for kind, times in result["times"].items():
         cpu = statistics.median(result["cpu"][kind])

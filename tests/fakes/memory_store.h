@@ -11,12 +11,11 @@
 
 #include "db/tuning_store.h"
 #include "proto/base/mutex.h"
-#include "tests/fakes/memory_release_store.h"
 
 namespace convtune {
 
 // Thread-safe. Tunings that ForEachStored visits have no samples, as in the real one.
-class MemoryStore : public MemoryReleaseStore {
+class MemoryStore : public db::TuningStore {
  public:
   // Every other mutation returns `status` from now on; OK ends that.
   void FailWith(absl::Status status) {
@@ -83,9 +82,7 @@ class MemoryStore : public MemoryReleaseStore {
   }
   absl::StatusOr<std::vector<Environment>> ListEnvironments() override {
     MutexLock lock(mutex_);
-    std::vector<Environment> environments;
-    for (const auto& [text, environment] : environments_) environments.push_back(environment);
-    return environments;
+    return Values(environments_);
   }
 
   absl::Status PutPin(const Pin& pin) override {
@@ -102,9 +99,7 @@ class MemoryStore : public MemoryReleaseStore {
   }
   absl::StatusOr<std::vector<Pin>> ListPins() override {
     MutexLock lock(mutex_);
-    std::vector<Pin> pins;
-    for (const auto& [key, pin] : pins_) pins.push_back(pin);
-    return pins;
+    return Values(pins_);
   }
 
   absl::StatusOr<int64_t> AddBan(const Ban& ban) override {
@@ -122,9 +117,7 @@ class MemoryStore : public MemoryReleaseStore {
   }
   absl::StatusOr<std::vector<Ban>> ListBans() override {
     MutexLock lock(mutex_);
-    std::vector<Ban> bans;
-    for (const auto& [number, ban] : bans_) bans.push_back(ban);
-    return bans;
+    return Values(bans_);
   }
 
   absl::Status PutQuarantine(const QuarantineEntry& entry) override {
@@ -162,7 +155,112 @@ class MemoryStore : public MemoryReleaseStore {
   int64_t SizeBytes() override { return 0; }
   int SchemaVersion() override { return 0; }
 
+  // Every mutation of releases and missed problems returns `status` from now on; OK ends that.
+  void FailReleasesWith(absl::Status status) {
+    MutexLock lock(mutex_);
+    release_failure_ = std::move(status);
+  }
+  // Once another release is written, ForEachPortfolio returns `status`; OK ends that.
+  void FailReadsAfterAWriteWith(absl::Status status) {
+    MutexLock lock(mutex_);
+    read_failure_ = absl::OkStatus();
+    next_read_failure_ = std::move(status);
+  }
+
+  absl::StatusOr<std::vector<Release>> ListReleases() override {
+    MutexLock lock(mutex_);
+    return Values(releases_);
+  }
+  absl::Status PutRelease(const Release& release,
+                          const std::vector<Portfolio>& portfolios) override {
+    MutexLock lock(mutex_);
+    if (!release_failure_.ok()) return release_failure_;
+    read_failure_ = next_read_failure_;
+    releases_[release.number] = release;
+    if (release.state == ReleaseState::kRolledBack) {
+      for (auto& [key, versions] : portfolios_) versions.erase(release.number);
+    }
+    for (Portfolio p : portfolios) {
+      p.release = release.number;
+      portfolios_[p.key][release.number] = p;
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) override {
+    MutexLock lock(mutex_);
+    const auto found = portfolios_.find(key);
+    if (found != portfolios_.end()) {
+      if (const Portfolio* p = Effective(found->second, release)) return *p;
+    }
+    return absl::NotFoundError("no choice");
+  }
+  absl::Status ForEachPortfolio(const std::string& environment_text, int64_t release,
+                                const std::function<void(Portfolio)>& visit,
+                                const std::function<void(const std::string&)>&) override {
+    std::vector<Portfolio> found;
+    {
+      MutexLock lock(mutex_);
+      if (!read_failure_.ok()) return read_failure_;
+      for (const auto& [key, versions] : portfolios_) {
+        if (!environment_text.empty() && key.environment_text != environment_text) continue;
+        if (const Portfolio* p = Effective(versions, release)) found.push_back(*p);
+      }
+    }
+    for (Portfolio& p : found) visit(std::move(p));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> ThinPortfolios(int64_t oldest) override {
+    MutexLock lock(mutex_);
+    if (!release_failure_.ok()) return release_failure_;
+    int64_t rows = 0;
+    for (auto& [key, versions] : portfolios_) {
+      auto keep = versions.upper_bound(oldest);
+      if (keep == versions.begin()) continue;
+      --keep;
+      while (versions.begin() != keep) {
+        rows += std::max<int64_t>(1, std::ssize(versions.begin()->second.choices));
+        versions.erase(versions.begin());
+      }
+    }
+    return rows;
+  }
+  absl::Status CheckServed() override { return absl::OkStatus(); }
+  absl::StatusOr<bool> CarriesOver() override {
+    MutexLock lock(mutex_);
+    return carry_over_;
+  }
+  absl::Status SetCarryOver(bool carry_over) override {
+    MutexLock lock(mutex_);
+    if (!release_failure_.ok()) return release_failure_;
+    carry_over_ = carry_over;
+    return absl::OkStatus();
+  }
+  absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
+                            const std::vector<TuningKey>& drop) override {
+    MutexLock lock(mutex_);
+    if (!release_failure_.ok()) return release_failure_;
+    for (const WantedProblem& w : put) wanted_[w.key] = w;
+    for (const TuningKey& key : drop) wanted_.erase(key);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<WantedProblem>> ListWanted() override {
+    MutexLock lock(mutex_);
+    return Values(wanted_);
+  }
+
  private:
+  template <typename K, typename V>
+  static std::vector<V> Values(const std::map<K, V>& map) {
+    std::vector<V> values;
+    for (const auto& [key, value] : map) values.push_back(value);
+    return values;
+  }
+  using Versions = std::map<int64_t, Portfolio>;  // by release
+  static const Portfolio* Effective(const Versions& versions, int64_t release) {
+    auto after = versions.upper_bound(release);
+    return after == versions.begin() ? nullptr : &(--after)->second;
+  }
+
   mutable Mutex mutex_;
   absl::Status failure_ GUARDED_BY(mutex_);
   int put_count_ GUARDED_BY(mutex_) = 0;
@@ -172,6 +270,13 @@ class MemoryStore : public MemoryReleaseStore {
   int64_t last_ban_ GUARDED_BY(mutex_) = 0;
   std::map<int64_t, Ban> bans_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> quarantine_ GUARDED_BY(mutex_);
+  absl::Status release_failure_ GUARDED_BY(mutex_);
+  absl::Status read_failure_ GUARDED_BY(mutex_);
+  absl::Status next_read_failure_ GUARDED_BY(mutex_);
+  bool carry_over_ GUARDED_BY(mutex_) = true;
+  std::map<int64_t, Release> releases_ GUARDED_BY(mutex_);
+  std::map<TuningKey, Versions> portfolios_ GUARDED_BY(mutex_);
+  std::map<TuningKey, WantedProblem> wanted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace convtune

@@ -277,7 +277,7 @@ cudaError_t cudaGetLastError(void) {
 // Of a GPU with a stream that is captured, in whatever mode, it is never allowed.
 cudaError_t cudaDeviceSynchronize(void) {
   SIMGPU_FAULTS_OF_THIS_CALL();
-  const cudaError_t error = Gpu::Get().ForbiddenEvenIfRelaxed();
+  const cudaError_t error = Gpu::Get().Forbidden(/*even_if_relaxed=*/true);
   return Return(error != cudaSuccess ? error : Gpu::Get().WaitForIdle());
 }
 

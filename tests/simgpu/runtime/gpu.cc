@@ -291,14 +291,11 @@ bool Gpu::IsCapturing(cudaStream_t stream) const {
   return found != streams_.end() && found->second.capture != nullptr;
 }
 
-cudaError_t Gpu::Forbidden() { return Invalidate(false); }
-cudaError_t Gpu::ForbiddenEvenIfRelaxed() { return Invalidate(true); }
-
-cudaError_t Gpu::Invalidate(bool relaxed_too) {
+cudaError_t Gpu::Forbidden(bool even_if_relaxed) {
   cudaError_t error = cudaSuccess;
   for (auto& [id, stream] : streams_) {
     if (stream.capture == nullptr) continue;
-    if (stream.capture->mode == cudaStreamCaptureModeRelaxed && !relaxed_too) continue;
+    if (stream.capture->mode == cudaStreamCaptureModeRelaxed && !even_if_relaxed) continue;
     stream.capture->invalid = true;
     error = cudaErrorStreamCaptureUnsupported;
   }

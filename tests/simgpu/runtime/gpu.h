@@ -118,9 +118,8 @@ class Gpu {
   bool IsCapturing(cudaStream_t stream) const;
   // What a call that no capture of this thread allows gives: cudaSuccess if
   // there is none, else an error, and the capture is invalid from then on.
-  cudaError_t Forbidden();
-  // The same for a call that not even a relaxed capture allows.
-  cudaError_t ForbiddenEvenIfRelaxed();
+  // `even_if_relaxed`: not even a relaxed capture allows it.
+  cudaError_t Forbidden(bool even_if_relaxed = false);
   // Another stream joins the capture and never comes back.
   void ForkCapture(cudaStream_t stream);
   cudaError_t Instantiate(cudaGraph_t graph, cudaGraphExec_t* exec);
@@ -169,7 +168,6 @@ class Gpu {
   // When the host puts the next piece of work on a stream: so many calls after it
   // last waited, however long they took this machine.
   int64_t NextPutNs();
-  cudaError_t Invalidate(bool relaxed_too);
   cudaError_t Queue(Stream* stream, Queued queued);
   // Runs all that is on the stream; the host does not wait.
   void Drain(Stream* stream);

@@ -83,31 +83,19 @@ def all_steps():
         ))  # fmt: skip
         # The first one also brings PyTorch from a cold disk.
         limit_s = _generation_limit_s(net) + (COLD_DISK_S if net is main else 0)
-        found.append(Step(f"{net.name}-peers1", limit_s, f"{net.name}: all peers, replayed in turn", _bound(generation, net)))
+        found.append(Step(f"{net.name}-peers1", limit_s, f"{net.name}: all peers, replayed in turn", _bound(peers.generation, net)))
         if net is main:
-            found.append(Step("startup", 36, f"first iterations and memory of fresh processes, {main.name}", _bound(startup, main)))
+            found.append(Step("startup", 36, f"first iterations and memory of fresh processes, {main.name}", _bound(peers.startup, main)))
     for net in nets:
-        found.append(Step(f"{net.name}-peers2", _generation_limit_s(net), f"{net.name}: a second generation of processes", _bound(generation, net)))
+        found.append(Step(f"{net.name}-peers2", _generation_limit_s(net), f"{net.name}: a second generation of processes", _bound(peers.generation, net)))
     found.append(Step("oracle", 25, f"{ORACLE_SHAPES} shapes against the fastest of all plans", oracle, extra=True))
     found.append(Step("flips", 105, f"{FLIP_SHAPES} shapes tuned {FLIP_TUNINGS} times", flips, extra=True))
-    found.append(Step("soak", 32, f"20 s of H against W, {main.name}", _bound(soak, main), extra=True))
+    found.append(Step("soak", 32, f"20 s of H against W, {main.name}", _bound(peers.soak, main), extra=True))
     return found
 
 
 def _bound(function, network):
-    return lambda lab, records, step, until: function(lab, records, step, until, network)
-
-
-def generation(lab, records, step, until, network):
-    peers.generation(lab, records, step, network, until)
-
-
-def startup(lab, records, step, until, network):
-    peers.startup(lab, records, step, network, until)
-
-
-def soak(lab, records, step, until, network):
-    peers.soak(lab, records, step, network, until)
+    return lambda lab, records, step, until: function(lab, records, step, network, until)
 
 
 def _microseconds(tuning, text):
@@ -136,7 +124,7 @@ def published(found):
     return sum(p["count"] for p in found if p["evidence"] not in UNPUBLISHED) / sum(p["count"] for p in found)
 
 
-def tune(lab, records, step, until, network):
+def tune(lab, records, step, network, until):
     """Tunes what is not tuned yet, keeps what was published, and says how much there is to win.
 
     What an earlier call tuned comes back by its bundle: the database itself is not carried."""

@@ -114,21 +114,10 @@ def plots(rows):
             f"{batch} problem{'s' if batch > 1 else ''}":
                 points(rows, "calls_per_second", "clients", "ratio", batch=batch, state=None)
             for batch in batches}),
-        "latency": ("Median of BatchGet beside a ready reply", "clients", "p50, ratio", {
-            f"{batch} problem{'s' if batch > 1 else ''}":
-                points(rows, "p50_us", "clients", "ratio", batch=batch, state=None)
-            for batch in batches}),
         "problem": ("One problem of a batch, on the server", "stored tunings", "ns", {
             "not ready": points(rows, "problem_not_ready_ns", "tunings", candidates=usual),
             "ready": points(rows, "problem_ns", "tunings", candidates=usual),
             "bare hash look-up": points(rows, "problem_ns", "tunings", "baseline", candidates=usual)}),
-        "candidates": ("One problem of a batch, on the server", "candidates of a tuning", "ns", {
-            "not ready": points(rows, "problem_not_ready_ns", "candidates", tunings=1000),
-            "ready": points(rows, "problem_ns", "candidates", tunings=1000),
-            "bare hash look-up": points(rows, "problem_ns", "candidates", "baseline", tunings=1000)}),
-        "memory": ("Memory of a tuning in the index", "candidates of a tuning", "bytes", {
-            "index": points(rows, "index_bytes_per_tuning", "candidates", tunings=1000),
-            "its Pareto candidates": points(rows, "index_bytes_per_tuning", "candidates", "baseline", tunings=1000)}),
         "start": ("Start of the daemon", "stored tunings", "s", {
             "index whole": points(rows, "start_whole_s", "tunings"),
             "ready": points(rows, "start_s", "tunings"),
@@ -137,8 +126,6 @@ def plots(rows):
             "hit": points(rows, "snapshot_hit_ns", "choices"),
             "raw table": points(rows, "snapshot_hit_ns", "choices", "baseline"),
             "miss": points(rows, "snapshot_miss_ns", "choices")}),
-        "commits": ("Results that are acknowledged", "writers", "beside a bare SQLite loop, ratio", {
-            "": points(rows, "commits_per_second", "writers", "ratio")}),
     }
 
 

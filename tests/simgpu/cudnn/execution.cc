@@ -56,7 +56,7 @@ class Run {
   WorkEnd Go(const WorkStart& start) {
     if (start.replay) {
       Site site = candidate_.site;
-      site.launch = "replay";
+      site["launch"] = "replay";
       if (const std::optional<Action> fault = FaultAt(site)) fault_ = fault;
       if (fault_ == Action::kHang) Hang();
       if (fault_ == Action::kAbort) std::abort();
@@ -233,9 +233,7 @@ cudnnStatus_t TakeEarlierError(Library* library) {
 }
 
 cudnnStatus_t LoadCode(Library* library, bool* loaded) {
-  Site site;
-  site.load_code = true;
-  const std::optional<Action> fault = FaultAt(site);
+  const std::optional<Action> fault = FaultAt({{"load_code", ""}});
   if (fault == Action::kHang) Hang();
   if (fault == Action::kFail) return Error(CUDNN_STATUS_EXECUTION_FAILED, "load code: failed");
   const cudaError_t error = Gpu::Get().WaitForIdle();
@@ -252,11 +250,11 @@ cudnnStatus_t LoadCode(Library* library, bool* loaded) {
 Candidate::Candidate(Program of, Site where, uint32_t notes, int64_t bytes)
     : program(std::move(of)),
       site(std::move(where)),
-      engine(site.engine + site.legacy),
-      config(site.config + site.legacy),
+      engine(site.at(site.contains("legacy") ? "legacy" : "engine")),
+      config(site.at(site.contains("legacy") ? "legacy" : "config")),
       numerical_notes(notes),
       workspace_bytes(bytes) {
-  site.operation = std::string(Name(program.convolution.operation));
+  site["operation"] = std::string(Name(program.convolution.operation));
   program.convolution.tf32 = program.convolution.x.type == DataType::kF32 &&
                              (notes & (NoteBit(NumericalNote::kTensorCore) |
                                        NoteBit(NumericalNote::kDownConvertInputs))) != 0;
@@ -270,7 +268,7 @@ cudnnStatus_t Execute(Plan* plan, const Call& call, cudaStream_t stream, Library
   if (status != CUDNN_STATUS_SUCCESS) return status;
   Site site = plan->candidate->site;
   const bool captured = Gpu::Get().IsCapturing(stream);
-  site.launch = captured ? "capture" : "eager";
+  site["launch"] = captured ? "capture" : "eager";
   const std::optional<Action> fault = FaultAt(site);
   if (fault.has_value()) status = DoToCall(*fault, stream, library);
   if (status == CUDNN_STATUS_SUCCESS && !plan->loaded) status = LoadCode(library, &plan->loaded);

@@ -55,9 +55,8 @@ cudnnStatus_t ReadPlan(cudnnBackendDescriptor_t from, Plan* plan) {
   const auto candidate = worker::search::ReadCandidate(*config);
   if (!candidate.ok()) Refuse("an engine config: " + candidate.status().ToString());
   const auto& id = std::get<EngineConfig>(candidate->id);
-  Site site;
-  site.engine = std::to_string(id.engine_index);
-  site.config = ToText(id).substr(std::strlen("graph:"));
+  const Site site = {{"engine", std::to_string(id.engine_index)},
+                     {"config", ToText(id).substr(std::strlen("graph:"))}};
   plan->candidate = std::make_shared<simgpu::Candidate>(*std::move(program), site,
                                                         candidate->numerical_notes, workspace);
   return CUDNN_STATUS_SUCCESS;

@@ -147,12 +147,11 @@ std::string IdOf(int algorithm, cudnnMathType_t math_type) {
 std::shared_ptr<const Candidate> MakeCandidate(const Program& program, int algorithm,
                                                cudnnMathType_t math_type, int64_t workspace_bytes) {
   const Convolution& conv = program.convolution;
-  Site site;
-  site.legacy = IdOf(algorithm, math_type);
   const uint32_t notes =
       LegacyNotes(conv.operation, conv.x.type, std::max(conv.w.dims[3], conv.w.dims[4]), algorithm,
                   math_type, IsDeterministic(conv.operation, algorithm));
-  return std::make_shared<Candidate>(program, site, notes, workspace_bytes);
+  return std::make_shared<Candidate>(program, Site{{"legacy", IdOf(algorithm, math_type)}}, notes,
+                                     workspace_bytes);
 }
 
 template <typename Perf>
@@ -216,9 +215,7 @@ Legacy& TheLegacy() {
 // Measures one entry of cudnnFind*.
 cudnnStatus_t Try(const Program& program, const Call& call, size_t workspace_bytes,
                   cudaStream_t stream, LegacyEntry* entry) {
-  Site site;
-  site.find = IdOf(entry->algorithm, entry->math_type);
-  const std::optional<Action> fault = FaultAt(site);
+  const std::optional<Action> fault = FaultAt({{"find", IdOf(entry->algorithm, entry->math_type)}});
   if (fault == Action::kHang) Hang();
   if (fault == Action::kAbort) std::abort();
   if (fault == Action::kNotSupported) return CUDNN_STATUS_NOT_SUPPORTED;

@@ -190,9 +190,7 @@ CUresult Load(void** handle, const char* text, std::string* log) {
   if (disabled != nullptr && std::string_view(disabled) == "1") {
     return CUDA_ERROR_JIT_COMPILATION_DISABLED;
   }
-  Site site;
-  site.jit = true;
-  const std::optional<Action> fault = FaultAt(site);
+  const std::optional<Action> fault = FaultAt({{"jit", ""}});
   if (fault == Action::kHang) Hang();
   if (fault.has_value()) {
     *log = "the compiler of PTX was not found";
@@ -279,9 +277,7 @@ int LaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned grid_z
     std::memcpy(&value, parameters[i], static_cast<size_t>(launch.kernel->parameters[i].bytes));
     launch.arguments.push_back(value);
   }
-  Site site;
-  site.kernel = launch.kernel->name;
-  launch.fault = FaultAt(site);
+  launch.fault = FaultAt({{"kernel", launch.kernel->name}});
   if (launch.fault == Action::kFail) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   if (launch.fault == Action::kAbort) std::abort();
   launch.first = !function->loaded;

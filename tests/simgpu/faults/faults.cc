@@ -120,19 +120,13 @@ Rule Parse(const std::string& line) {
 }
 
 bool Holds(const std::string& key, const std::string& value, const Site& site) {
-  if (key == "engine") return site.engine == value;
-  if (key == "config") return site.config == value;
-  if (key == "legacy") return site.legacy == value;
-  if (key == "operation") return site.operation == value;
-  if (key == "launch") return site.launch == value;
-  if (key == "find") return site.find == value;
-  if (key == "kernel") return site.kernel == value;
-  if (key == "jit") return site.jit;
-  if (key == "call") return site.call == value;
-  if (key == "load_code") return site.load_code;
+  const auto here = site.find(key);
+  if (here == site.end()) return false;
+  if (key != "malloc") return here->second == value;
+  int64_t bytes = 0;
   int64_t least = 0;
-  return site.malloc_bytes >= 0 && (value.empty() || absl::SimpleAtoi(value, &least)) &&
-         site.malloc_bytes >= least;
+  return (value.empty() || absl::SimpleAtoi(value, &least)) &&
+         absl::SimpleAtoi(here->second, &bytes) && bytes >= least;
 }
 
 // The lines of the script as they are now.
@@ -177,8 +171,9 @@ std::optional<Action> FaultAt(const Site& site) {
   static auto& held = *new std::map<std::string, int64_t>();
   if (path == nullptr || *path == '\0') return std::nullopt;
   const std::string log = std::string(path) + ".fired";
+  const auto launch = site.find("launch");
   for (const Rule& rule : script.Read(path)) {
-    bool holds = site.launch.empty() || (rule.targets & LaunchOf(site.launch)) != 0;
+    bool holds = launch == site.end() || (rule.targets & LaunchOf(launch->second)) != 0;
     for (const auto& [key, value] : rule.where) holds = holds && Holds(key, value, site);
     if (!holds) continue;
     const int64_t count = ++held[rule.text];
@@ -191,9 +186,7 @@ std::optional<Action> FaultAt(const Site& site) {
 }
 
 std::optional<Action> FaultOfCall(const char* function) {
-  Site site;
-  site.call = function;
-  const std::optional<Action> fault = FaultAt(site);
+  const std::optional<Action> fault = FaultAt({{"call", function}});
   if (fault == Action::kAbort) std::abort();
   if (fault == Action::kHang) Hang();
   return fault;

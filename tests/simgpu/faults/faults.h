@@ -25,7 +25,7 @@
 // line stands, to the file SIMGPU_FAULTS.fired.
 #pragma once
 
-#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,20 +52,9 @@ enum class Action {
   kAbort,             // ends the process
 };
 
-// Where something happens. What does not apply is empty.
-struct Site {
-  std::string engine;     // "22"
-  std::string config;     // "eng22,k2=1"
-  std::string legacy;     // "1/0"
-  std::string operation;  // "fwd"
-  std::string launch;     // "eager", "capture", "replay"
-  std::string find;       // "1/0"
-  std::string kernel;     // "convtune_scan"
-  std::string call;       // "cudaMemGetInfo"
-  int64_t malloc_bytes = -1;
-  bool jit = false;
-  bool load_code = false;
-};
+// Where something happens: the script's keys, and what they are here. That of malloc is the bytes
+// that are asked for; jit and load_code have none.
+using Site = std::map<std::string, std::string>;
 
 // The action of the first line that holds here, which is thereby logged as
 // fired; nullopt if none does. To be asked once for each thing that happens.

@@ -282,8 +282,7 @@ cudaError_t cudaDeviceSynchronize(void) {
 }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
-  Site site;
-  site.malloc_bytes = static_cast<int64_t>(bytes);
+  const Site site = {{"malloc", std::to_string(bytes)}};
   if (const std::optional<Action> fault = FaultAt(site); fault.has_value()) {
     if (*fault == Action::kFail) return Return(cudaErrorMemoryAllocation);
     Gpu::Get().Lose(cudaErrorIllegalAddress);

@@ -12,11 +12,7 @@ namespace convtune::simgpu {
 namespace {
 
 Site Execution(const std::string& engine, const std::string& launch = "eager") {
-  Site site;
-  site.engine = engine;
-  site.operation = "fwd";
-  site.launch = launch;
-  return site;
+  return {{"engine", engine}, {"operation", "fwd"}, {"launch", launch}};
 }
 
 TEST(FaultsTest, ALineHoldsWhereAllOfItsKeysDo) {
@@ -59,11 +55,8 @@ TEST(FaultsTest, NthAndTimes) {
 
 TEST(FaultsTest, AnAllocationOfAtLeastSoManyBytes) {
   WriteFaults("malloc:100 = fail\n");
-  Site site;
-  site.malloc_bytes = 99;
-  EXPECT_EQ(FaultAt(site), std::nullopt);
-  site.malloc_bytes = 100;
-  EXPECT_EQ(FaultAt(site), Action::kFail);
+  EXPECT_EQ(FaultAt({{"malloc", "99"}}), std::nullopt);
+  EXPECT_EQ(FaultAt({{"malloc", "100"}}), Action::kFail);
   EXPECT_EQ(FaultAt(Execution("1")), std::nullopt);
 }
 

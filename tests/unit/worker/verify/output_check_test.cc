@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -136,19 +137,18 @@ TEST(NonfiniteMaskTest, PicksJustWhatIsNotFinite) {
   }
 }
 
+template <typename Bits, typename T>
+void ExpectMaskOf(DataType type, T largest) {
+  for (const T value :
+       {T{1}, largest, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
+    const uint64_t mask = NonfiniteMask(type);
+    EXPECT_EQ((std::bit_cast<Bits>(value) & mask) == mask, !std::isfinite(value)) << value;
+  }
+}
+
 TEST(NonfiniteMaskTest, OfWiderTypes) {
-  for (const float value : {1.0F, 3e38F, std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    const uint64_t mask = NonfiniteMask(DataType::kF32);
-    EXPECT_EQ((bits & mask) == mask, !std::isfinite(value));
-  }
-  for (const double value : {1.0, 1e308, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    const uint64_t mask = NonfiniteMask(DataType::kF64);
-    EXPECT_EQ((bits & mask) == mask, !std::isfinite(value));
-  }
+  ExpectMaskOf<uint32_t>(DataType::kF32, 3e38F);
+  ExpectMaskOf<uint64_t>(DataType::kF64, 1e308);
 }
 
 TEST(NonfiniteMaskTest, UntouchedMemoryIsNanInEveryFloatingPointType) {

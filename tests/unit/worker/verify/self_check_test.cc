@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/unit/worker/verify/fake_self_check_device.h"
 
@@ -47,67 +50,60 @@ TEST_F(SelfCheckTest, ASoundCardPasses) {
   }
 }
 
-TEST_F(SelfCheckTest, ABlockingKernelThatGivesUpIsNotUsed) {
-  card_.blocking_gives_up = true;
-  const SelfCheck check = Checked();
-  EXPECT_FALSE(check.works(SelfCheckBit::kBlockingKernel));
-  EXPECT_THAT(check.details, HasSubstr("it gave up before it was released"));
-  // The others do without it.
-  EXPECT_THAT(FailedInstruments(check.mask), ElementsAre("blocking_kernel"));
-}
-
-TEST_F(SelfCheckTest, AWaitInTheTimeOfWhatWaitsIsFound) {
-  card_.wait_is_counted = true;
-  EXPECT_FALSE(Checked().works(SelfCheckBit::kBlockingKernel));
-}
-
-TEST_F(SelfCheckTest, EventsThatRunAtAnotherRateFailTheClock) {
-  card_.event_rate = 1.02;
-  const SelfCheck check = Checked();
-  EXPECT_FALSE(check.works(SelfCheckBit::kClock));
-  EXPECT_THAT(check.details, HasSubstr("events do not agree"));
-}
-
-TEST_F(SelfCheckTest, LaunchingBetweenEventsDoesNotFailTheClock) {
-  card_.launch_us = 20;
-  EXPECT_TRUE(Checked().works(SelfCheckBit::kClock));
-}
-
-TEST_F(SelfCheckTest, AGlobaltimerThatRunsAtAnotherRateFailsTheClock) {
-  card_.timer_rate = 1.5;
-  const SelfCheck check = Checked();
-  EXPECT_FALSE(check.works(SelfCheckBit::kClock));
-  EXPECT_THAT(check.details, HasSubstr("globaltimer does not agree"));
-}
-
-TEST_F(SelfCheckTest, AGlobaltimerThatStandsStillFailsTheClock) {
-  card_.timer_rate = 0;
-  EXPECT_FALSE(Checked().works(SelfCheckBit::kClock));
-}
-
-TEST_F(SelfCheckTest, AFastSmClockDoesNotForbidMeasuring) {
-  card_.sm_clock_mhz = 2745;
-  EXPECT_TRUE(Checked().works(SelfCheckBit::kClock));
-}
-
-TEST_F(SelfCheckTest, AnIdleGpuIsBroughtToItsClocksBeforeTheDelays) {
-  card_.idle_until_us = 10'000;
-  const SelfCheck check = Checked();
-  EXPECT_TRUE(check.works(SelfCheckBit::kClock)) << check.details;
-}
-
-TEST_F(SelfCheckTest, AFlushThatEvictsNothingIsFound) {
-  card_.cold_us = card_.hot_us;
-  const SelfCheck check = Checked();
-  EXPECT_FALSE(check.works(SelfCheckBit::kCaches));
-  EXPECT_THAT(FailedInstruments(check.mask), ElementsAre("caches"));
-}
-
-TEST_F(SelfCheckTest, AFlushOfAnImpossibleRateIsFound) {
-  card_.flush_us = 10;
-  EXPECT_FALSE(Checked().works(SelfCheckBit::kCaches));
-  card_.flush_us = 400;
-  EXPECT_FALSE(Checked().works(SelfCheckBit::kCaches));
+// What fails for each fault of the card, and what fails for none; the instruments do without each
+// other.
+TEST_F(SelfCheckTest, EachFaultFailsTheInstrumentThatItIsOf) {
+  using Card = FakeSelfCheckDevice;
+  const auto blind = [](PlantedFault fault) {
+    return [fault](Card* card) { card->blind_to = {fault}; };
+  };
+  const struct {
+    const char* what;
+    std::function<void(Card* card)> set;
+    std::vector<std::string> failed;
+    const char* details = "";
+  } rows[] = {
+      {"a blocking kernel that gives up",
+       [](Card* c) { c->blocking_gives_up = true; },
+       {"blocking_kernel"},
+       "it gave up before it was released"},
+      {"a wait in the time of what waits",
+       [](Card* c) { c->wait_is_counted = true; },
+       {"blocking_kernel"}},
+      {"events of another rate",
+       [](Card* c) { c->event_rate = 1.02; },
+       {"clock"},
+       "events do not agree"},
+      {"launching between events", [](Card* c) { c->launch_us = 20; }, {}},
+      {"a globaltimer of another rate",
+       [](Card* c) { c->timer_rate = 1.5; },
+       {"clock"},
+       "globaltimer does not agree"},
+      {"a globaltimer that stands still", [](Card* c) { c->timer_rate = 0; }, {"clock"}},
+      {"a fast SM clock", [](Card* c) { c->sm_clock_mhz = 2745; }, {}},
+      {"an idle GPU, brought to its clocks", [](Card* c) { c->idle_until_us = 10'000; }, {}},
+      {"a flush that evicts nothing", [](Card* c) { c->cold_us = c->hot_us; }, {"caches"}},
+      {"a flush that is too fast", [](Card* c) { c->flush_us = 10; }, {"caches"}},
+      {"a flush that is too slow", [](Card* c) { c->flush_us = 400; }, {"caches"}},
+      {"a memory that is nearly as fast as L2",
+       [](Card* c) { c->hot_us = 5.5, c->cold_us = 7.1; },
+       {}},
+      {"a memory whose rate is not known, so that it judges no flush",
+       [](Card* c) { c->memory_rate = 0, c->flush_us = 1000; },
+       {}},
+      {"no known cache", [](Card* c) { c->flush_size = 0; }, {"caches"}},
+      {"a byte behind", blind(PlantedFault::kByteBehind), {"checker"}, "was not found"},
+      {"a NaN", blind(PlantedFault::kNan), {"checker"}, "was not found"},
+      {"a wrong element", blind(PlantedFault::kWrongElement), {"checker"}, "was not found"},
+      {"a right output found wrong", [](Card* c) { c->unfounded_error = 0.25; }, {"checker"}},
+  };
+  for (const auto& row : rows) {
+    Card card;
+    row.set(&card);
+    const SelfCheck check = RunSelfCheck(0, on_step_, card.Device()).value();
+    EXPECT_EQ(FailedInstruments(check.mask), row.failed) << row.what << ": " << check.details;
+    EXPECT_THAT(check.details, HasSubstr(row.details)) << row.what;
+  }
 }
 
 TEST_F(SelfCheckTest, AFlushIsJudgedByTheCardsOwnMemory) {
@@ -122,42 +118,10 @@ TEST_F(SelfCheckTest, AFlushIsJudgedByTheCardsOwnMemory) {
   }
 }
 
-TEST_F(SelfCheckTest, AMemoryThatIsNearlyAsFastAsL2IsNoReasonForDoubt) {
-  card_.hot_us = 5.5;
-  card_.cold_us = 7.1;
-  EXPECT_THAT(Failed(), IsEmpty());
-}
-
-TEST_F(SelfCheckTest, AMemoryWhoseRateIsNotKnownJudgesNoFlush) {
-  card_.memory_rate = 0;
-  card_.flush_us = 1000;
-  EXPECT_THAT(Failed(), IsEmpty());
-}
-
 TEST(CacheBytesTest, AreLessThanHalfOfL2) {
   EXPECT_EQ(CacheBytes(int64_t{4} << 20), (int64_t{4} << 20) / 3);
   EXPECT_EQ(CacheBytes(int64_t{50} << 20), (int64_t{50} << 20) / 3);
   EXPECT_GT(CacheBytes(0), 0);
-}
-
-TEST_F(SelfCheckTest, ACardWithoutAKnownCacheClaimsNothing) {
-  card_.flush_size = 0;
-  EXPECT_THAT(Failed(), ElementsAre("caches"));
-}
-
-TEST_F(SelfCheckTest, APlantedFaultThatIsNotFoundFailsTheChecker) {
-  for (const PlantedFault fault :
-       {PlantedFault::kByteBehind, PlantedFault::kNan, PlantedFault::kWrongElement}) {
-    card_.blind_to = {fault};
-    const SelfCheck check = Checked();
-    EXPECT_FALSE(check.works(SelfCheckBit::kChecker));
-    EXPECT_THAT(check.details, HasSubstr("was not found"));
-  }
-}
-
-TEST_F(SelfCheckTest, ARightOutputThatIsFoundWrongFailsTheChecker) {
-  card_.unfounded_error = 0.25;
-  EXPECT_THAT(Failed(), ElementsAre("checker"));
 }
 
 TEST_F(SelfCheckTest, AStreamThatAFailedCaptureSpoilsTurnsCapturesOffAndNothingElse) {

@@ -4,11 +4,10 @@ import time
 
 import pytest
 
-from harness.clock import WallClock
+from harness.clock import STEPS, WallClock
 from harness.daemon import unpublished, wait_until
 from harness.fakes import script
 from harness.problems import numbered
-from test_clock_steps import STEPS
 
 PROBLEMS = [numbered(i) for i in range(4)]
 REASON = ("--reason", "wrong results")

@@ -191,6 +191,7 @@ def test_the_pod_monitor_reads_every_port_that_a_container_listens_on(mode):
     assert kinds["PodMonitor"]["spec"]["selector"] == kinds["DaemonSet"]["spec"]["selector"]
     ports = {p["name"]: (p["containerPort"], c["args"]) for c in pod_spec(stored(mode))["containers"] for p in c["ports"]}
     assert [e["port"] for e in kinds["PodMonitor"]["spec"]["podMetricsEndpoints"]] == list(ports)
+    assert ports
     for port, arguments in ports.values():
         assert f"--metrics-address=0.0.0.0:{port}" in arguments
 

@@ -195,6 +195,7 @@ def test_kills_lose_nothing_that_was_acknowledged(fake_daemon, short_dir, crash_
     ledger = Ledger()
     indexes = itertools.count()  # next() of it is one step, whichever thread takes it
     phases = [PHASES[i % len(PHASES)] for i in range(kills)]
+    assert set(phases) == set(PHASES)
     rng.shuffle(phases)
     for phase in phases:
         one_round(daemon, ledger, indexes, phase, rng, short_dir, crash_shim)

@@ -225,7 +225,7 @@ esac
 @pytest.mark.ci
 def test_a_daemon_that_is_too_slow_to_take_a_task_is_no_failure_of_the_problem(fleet, nodes):
     daemon, = nodes(1)
-    environment(fleet)
+    fleet.environment()
     daemon.agent.stop()
     batch = queue(fleet, [numbered(0)])
     # The daemon stands still from within the claim on, so that the agent's next call is that of the job.

@@ -39,8 +39,8 @@ def second_opinion(fleet, daemons):
 def test_a_bad_release_is_rolled_back_on_every_node(fleet, nodes):
     daemons = nodes(4)
     before = second_opinion(fleet, daemons)
-    diff = fleet.cli.ok("release", "diff", "--json").json()
-    assert all(change["before"] and change["after"] != change["before"] for change in diff["changes"])
+    diff = fleet.cli.ok("release", "diff", "--min-nodes", "1", "--json").json()
+    assert diff["changes"] and all(change["before"] and change["after"] != change["before"] for change in diff["changes"])
     bad = fleet.promote("a second opinion", "--all", "--min-nodes", "1")
     fleet.wait_release(bad["release"], daemons)
     during = [winners(d, PROBLEMS) for d in daemons]

@@ -1,4 +1,4 @@
-"""After an upgrade: old winners are hints, what was known is verified by itself, and the report shows what moved."""
+"""After an upgrade: what was known is verified by itself, and the report shows what moved."""
 
 import json
 

@@ -55,6 +55,8 @@ def test_its_places_survive_a_restart_a_bundle_and_a_recording(tuned, bare_daemo
     daemon.stop()
     run = cli(daemon.start())
     assert ranks(run) == RANKS and legacy_winner(run) == STOCK
+    explained = run.ok("explain", PROBLEM, "--api", "legacy").out
+    assert "It is also what cuDNN's legacy heuristic would have run (the stock choice)." in explained
 
     other = cli(bare_daemon.start())
     other.ok("import", tmp_path / "b.bundle")

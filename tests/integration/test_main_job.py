@@ -160,6 +160,7 @@ def test_bash_completes_words_files_and_shells(cli, convtune, tmp_path):
 
     assert complete("comp") == ["completion"]
     assert complete("completion", "z") == ["zsh"]
+    assert complete("warm", "--min") == ["--min-evidence"]
     assert complete("warm", "m") == ["model one.onnx"]
     assert complete("warm", "list", "") == ["completion", "list", "model one.onnx"]
     for words in (("get", "--file"), ("run", "--snapshot"), ("export",), ("merge", "out"), ("run", "--")):

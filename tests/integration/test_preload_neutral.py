@@ -8,7 +8,7 @@ import pytest
 from harness.preload import ALL, FORMS, Candidate, Problem, candidates, ids, stock_field
 
 # cuDNN's numerical notes, as masks.
-TENSOR_CORE, REDUCED, NONDETERMINISTIC, STRICT_NAN = 2, 8, 32, 1024
+TENSOR_CORE, DOWN_CONVERT, REDUCED, NONDETERMINISTIC, STRICT_NAN = 2, 4, 8, 32, 1024
 
 
 def hundred_problems():
@@ -62,6 +62,7 @@ def test_a_hundred_best_candidates_that_are_not_neutral_are_never_first(preload,
     [
         (TENSOR_CORE, 0, TENSOR_CORE, 0, "", True),
         (0, 0, TENSOR_CORE, 0, "", True),
+        (TENSOR_CORE | DOWN_CONVERT, 0, TENSOR_CORE, 0, "", False),
         (NONDETERMINISTIC, 0, TENSOR_CORE, 0, "", False),
         (REDUCED, 0, 0, 0, "workspace", False),
         (REDUCED, 0, 0, 0, "notes", True),

@@ -12,9 +12,8 @@ import pytest
 from harness.api import Client
 from harness.certificates import Certificates
 from harness.daemon import free_port, wait_until
-from harness.fleet import Agent
+from harness.fleet import Agent, tune
 from harness.problems import numbered
-from test_fleet_sharing import tune
 
 
 def hang_up(daemon, *words):

@@ -113,3 +113,35 @@ def test_rolling_restarts_under_load_leak_no_error(ct, fake_daemon, convtune, re
     assert failures == []
     for client in raw + package:
         client.close()
+
+
+def test_who_watches_or_tunes_is_told_that_the_daemon_stops(fake_daemon, cli):
+    daemon = fake_daemon("--drain-timeout", "1s", env=script(measure_delay_ms=60000)).start()
+    results, ends, names = [], [], []
+
+    def run_cli():
+        results.append(cli(daemon)("tune", numbered(1), "--timeout", "2s"))
+
+    def watch():
+        with daemon.client() as client:
+            try:
+                ends.append(list(client.tuning.WatchTuningJob(name=names[0], timeout=60))[-1].state)
+            except grpc.RpcError as error:
+                ends.append((error.code(), error.details()))
+
+    with daemon.client() as client:
+        threads = [threading.Thread(target=run_cli)]
+        threads[0].start()
+        names += [j.name for j in wait_until(lambda: client.tuning.ListTuningJobs().jobs, 20, "a job")]
+        threads.append(threading.Thread(target=watch))
+        threads[1].start()
+        wait_until(
+            lambda: client.tuning.ListTuningJobs().jobs[0].current_candidates_total > 0, 20, "a tuning that runs"
+        )
+        time.sleep(0.2)
+    assert daemon.stop(timeout=15) == 0
+    for thread in threads:
+        thread.join(60)
+    assert results[0].code == 4, results[0]
+    assert "waiting for it to start again" in results[0].err and "error: no answer" in results[0].err, results[0]
+    assert ends[0][0] == grpc.StatusCode.UNAVAILABLE and "draining" in ends[0][1], ends

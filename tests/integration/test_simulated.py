@@ -5,10 +5,11 @@ import pytest
 from conftest import PROGRAMS, REPO
 from harness.daemon import wait_until
 from harness.fakes import script
+from harness.fleet import outbox_depth, tune
 from harness.preload import ALL, FORMS, candidates, ids
 from harness.problems import numbered
 from harness.simulator import simulators
-from test_fleet_sharing import outbox_depth, tune
+
 from test_quickstart import quickstart  # noqa: F401
 
 NAME = "simulated-h200"

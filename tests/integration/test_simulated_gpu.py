@@ -76,6 +76,19 @@ def test_every_config_is_listed_where_it_is_asked_for(bench):
     assert len(Tuning(it.cli, F32).candidates) > few
 
 
+@pytest.mark.ci
+def test_the_same_seed_gives_the_same_samples(bench, simulated_daemon, simulated_gpu, cli):
+    seen = []
+    for seed in (7, 7, 8):
+        daemon = simulated_daemon(seed=seed).start()
+        tuning = Bench(daemon, cli(daemon), simulated_gpu).tuned()
+        # Host times are the host's, and break ties only.
+        seen.append({text: each.get("samplesNs") for text, each in tuning.candidates.items()})
+        daemon.stop()
+    assert seen[0] == seen[1]
+    assert seen[0] != seen[2]
+
+
 def test_a_winner_that_turns_out_wrong_is_an_answer_no_more(bench):
     it = bench()
     before = it.tuned()

@@ -233,6 +233,7 @@ def test_a_dumped_profile_stands_in_for_its_card(simulated_gpu, tmp_path):
     "args, words",
     [
         (["--dump-profile"], "--device: must be gpu:N, N from 0"),
+        (["--dump-profile", "--device", "gpu:-1"], "--device: must be gpu:N, N from 0"),
         (["--dump-profile", "--device", "gpu:1"], "there is no such GPU: they are numbered from 0 to 0"),
         (["--probe", "--devices", "0,x"], "--devices: must be all, none or numbers with commas between"),
         ([], "one of --fd, --probe, --dump-profile and --libraries must be given"),

@@ -2,7 +2,14 @@
 
 import glob
 
+import pytest
+
 from . import needs
+
+MONTH = 30 * 86400
+STEPS = pytest.mark.parametrize(
+    "seconds", (-3600, 3600, pytest.param(-MONTH, marks=pytest.mark.ci), pytest.param(MONTH, marks=pytest.mark.ci))
+)
 
 
 class WallClock:

@@ -1,6 +1,5 @@
 """A fleet on one machine: a database, daemons, and an agent beside each."""
 
-import json
 import os
 import re
 import signal
@@ -233,7 +232,3 @@ class Fleet:
     def close(self):
         for agent in self.agents:
             agent.close()
-
-
-def as_json(result):
-    return json.loads(result.out)

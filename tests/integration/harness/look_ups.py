@@ -28,7 +28,7 @@ class LookUps(threading.Thread):
             while not self._stopping.is_set():
                 began = time.monotonic()
                 try:
-                    outcome = client.get_one(self._text, timeout=5).WhichOneof("outcome")
+                    outcome = client.get_one(self._text, timeout=30).WhichOneof("outcome")
                     if outcome != "answer":
                         self.errors.append(outcome)
                 except grpc.RpcError as error:

@@ -77,14 +77,13 @@ def test_every_config_is_listed_where_it_is_asked_for(bench):
 
 
 @pytest.mark.ci
-def test_the_same_seed_gives_the_same_samples(bench, simulated_daemon, simulated_gpu, cli):
+def test_the_same_seed_gives_the_same_samples(bench):
     seen = []
     for seed in (7, 7, 8):
-        daemon = simulated_daemon(seed=seed).start()
-        tuning = Bench(daemon, cli(daemon), simulated_gpu).tuned()
+        it = bench(seed=seed)
         # Host times are the host's, and break ties only.
-        seen.append({text: each.get("samplesNs") for text, each in tuning.candidates.items()})
-        daemon.stop()
+        seen.append({text: each.get("samplesNs") for text, each in it.tuned().candidates.items()})
+        it.daemon.stop()
     assert seen[0] == seen[1]
     assert seen[0] != seen[2]
 

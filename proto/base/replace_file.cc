@@ -51,7 +51,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 }
 
 absl::Status PutInPlace(int fd, const std::string& temporary, const std::string& path) {
-  if (fsync(fd) != 0) return FileError(temporary, "fsync");
+  if (fsync(fd) != 0) return FileError(path, "fsync");
   if (rename(temporary.c_str(), path.c_str()) != 0) return FileError(path, "renaming over it");
   return SyncFolderOf(path);
 }

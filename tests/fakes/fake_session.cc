@@ -238,6 +238,7 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
       };
       add(i % 2 == 0, BehaviorNote::kSupportsCudaGraphNativeApi);
       add(script_.uses_nvrtc() != 0, BehaviorNote::kRuntimeCompilation);
+      add(script_.uses_cublaslt() != 0, BehaviorNote::kCublasLtDependency);
     }
     reply.set_index(i);
     Fill(listed, /*with_samples=*/false, reply.mutable_listed());

@@ -59,11 +59,11 @@ std::string ModelName(absl::string_view environment) {
 void PrintProbe(const std::string& name, const std::string& environment, const FakeScript& script) {
   std::printf(
       "{\"name\":\"%s\",\"environment\":\"%s\",\"gpu_model\":\"%s\","
-      "\"driver_version\":\"%s\",\"cuda_version\":\"13.0\",\"cublaslt_build\":\"\","
+      "\"driver_version\":\"%s\",\"cuda_version\":\"13.0\",\"cublaslt_build\":\"%s\","
       "\"nvrtc_build\":\"%s\",\"gpu_uuid\":\"\","
       "\"pci_bus_id\":\"%s\",\"memory_bytes\":150000000000,\"error\":\"\"}\n",
       name.c_str(), environment.c_str(), ModelName(environment).c_str(), script.driver().c_str(),
-      script.nvrtc().c_str(), script.card().c_str());
+      script.cublaslt().c_str(), script.nvrtc().c_str(), script.card().c_str());
 }
 
 void Probe(const Flags& flags, const FakeScript& script) {

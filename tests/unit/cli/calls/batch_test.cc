@@ -164,6 +164,11 @@ TEST_F(BatchTest, CsvHasAHeadingAndOneLineForEachRow) {
   EXPECT_THAT(out, HasSubstr(",miss,,,"));
 }
 
+TEST_F(BatchTest, ALimitOfWorkspaceReachesTheDaemonInBytes) {
+  Get({ProblemText(8), "--max-workspace", "64MiB"});
+  EXPECT_EQ(daemon_.last_get().constraints().max_workspace_bytes(), 64 << 20);
+}
+
 TEST_F(BatchTest, OptionsReachTheDaemon) {
   std::vector<std::string> options = absl::StrSplit(
       "--max-workspace 0 --deterministic --no-tf32 --no-winograd --no-fft --no-down-convert "

@@ -15,7 +15,6 @@
 namespace convtune::cli::commands {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

@@ -450,7 +450,7 @@ TEST_F(FleetStoreTest, ACanaryIsDrawnAmongLivingNodesAndAWiderOneKeepsThem) {
   EXPECT_TRUE(absl::IsFailedPrecondition(silent)) << silent;
   EXPECT_THAT(std::string(silent.message()), HasSubstr("--canary: every node of "));
   EXPECT_EQ(Text("SELECT release_number::text FROM releases"), "");
-  AddNodes(20, "living", "now() - interval '30 seconds'");
+  AddNodes(20, "living", "now() - interval '50 seconds'");
   const auto tenth = draw(100);
   ASSERT_TRUE(tenth.ok()) << tenth.status();
   EXPECT_EQ(tenth->silent_count, 5);

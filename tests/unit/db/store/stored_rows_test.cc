@@ -1,4 +1,4 @@
-// What every TuningStore promises of tunings, pins, bans and quarantines.
+// What a SqliteStore promises of tunings, pins, bans and quarantines.
 #include <atomic>
 #include <limits>
 #include <thread>

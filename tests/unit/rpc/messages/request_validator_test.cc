@@ -227,7 +227,8 @@ TEST(RequestValidator, WhatARequestOfReleasesOrTheFleetBreaksIsNamed) {
   ExpectRefused<v1::DiffReleasesRequest>({{"from: -1", "from", "is -1"},
                                           {"to: -1", "to", "is -1"},
                                           {"max_changes: 10001", "max_changes", "10000"},
-                                          {R"(environment: "H 200")", "environment", "lower"}});
+                                          {R"(environment: "H200")", "environment", "lower"},
+                                          {R"(environment: "h 200")", "environment", "lower"}});
   ExpectRefused<v1::ListWantedRequest>({{"max_problems: -1", "max_problems", "is -1"}});
   ExpectRefused<v1::GetFleetStateRequest>({{R"(agent: "a\nb")", "agent", ""}});
   ExpectRefused<v1::ReadOutboxRequest>({{"max_rows: 1001", "max_rows", "1000"}});

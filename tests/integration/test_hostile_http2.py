@@ -142,7 +142,7 @@ def test_the_daemon_outlives(served, certificates, transport, case, long_run):
         status = served.status("VmHWM") if served.running() else 0
         connection.close()
         assert served.running() and served.pid == pid, f"{case} ended the daemon:\n{served.log()[-2000:]}"
-        assert client.get_one(numbered(1), timeout=20).WhichOneof("outcome") == "answer"
+        assert client.get_one(numbered(1), timeout=60).WhichOneof("outcome") == "answer"
         assert served.health(LIVENESS) == "SERVING"
         grown = served.rss_kib() - before
         print(f"{case} on {transport}: the connection was {'closed' if gone else 'kept'}, "
@@ -164,7 +164,7 @@ def test_resets_of_many_connections_cost_bounded_memory(served, long_run):
             connection.send(frame(SETTINGS, ACK))
             rapid_reset(connection, calls)
             held.append(connection)
-        assert client.get_one(numbered(2), timeout=20).WhichOneof("outcome") == "answer"
+        assert client.get_one(numbered(2), timeout=60).WhichOneof("outcome") == "answer"
         ended = sum(connection.drain(0.01)[1] for connection in held)
         print(f"{connections} x {calls} resets: {ended} connections closed, "
               f"{served.status('VmHWM') - before} KiB more at most")  # fmt: skip

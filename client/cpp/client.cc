@@ -240,15 +240,12 @@ absl::StatusOr<v1::BatchGetResponse> Client::BatchGet(const v1::BatchGetRequest&
           absl::StrCat(field->name(), ": the daemon is too old to know it"));
     }
   }
-  // Where a reply had no room for all of them, the others are asked for.
-  int given = response.results_size();
-  while (given > 0 && response.results_size() < request.problems_size()) {
+  const int given = response.results_size();
+  if (given > 0 && given < request.problems_size()) {  // the reply had no room for the others
     v1::BatchGetRequest rest = request;
-    rest.mutable_problems()->DeleteSubrange(0, response.results_size());
-    v1::BatchGetResponse others;
-    RETURN_IF_ERROR(
-        CallUnary(PathOf(*request.GetDescriptor()), rest, deadline - SteadyTime::Now(), &others));
-    given = others.results_size();
+    rest.mutable_problems()->DeleteSubrange(0, given);
+    ASSIGN_OR_RETURN(const v1::BatchGetResponse others,
+                     BatchGet(rest, deadline - SteadyTime::Now()));
     response.mutable_results()->MergeFrom(others.results());
   }
   if (response.results_size() != request.problems_size()) {

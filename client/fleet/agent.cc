@@ -896,7 +896,16 @@ absl::Status Agent::ClaimMore() {
         const std::vector<db::fleet::FleetTask> tasks,
         db::fleet::ClaimTasks(*postgres_, *names_, node_id_, environment, devices, options_.lease));
     counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
-    for (const db::fleet::FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
+    absl::Status started;
+    for (const db::fleet::FleetTask& task : tasks) {
+      // A daemon that has no time for one task is not asked to take the others: their leases run.
+      if (started.ok()) {
+        started = StartTask(task);
+      } else {
+        RETURN_IF_ERROR(db::fleet::ReturnTask(*postgres_, task).status());
+      }
+    }
+    RETURN_IF_ERROR(started);
   }
   return absl::OkStatus();
 }
@@ -916,7 +925,8 @@ absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
     // A daemon that is gone, slow or full says nothing about the problem.
     if (absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why) ||
         absl::IsResourceExhausted(why)) {
-      return db::fleet::ReturnTask(*postgres_, task).status();
+      RETURN_IF_ERROR(db::fleet::ReturnTask(*postgres_, task).status());
+      return why;
     }
     return db::fleet::FailTask(*postgres_, task, std::string(why.message())).status();
   }

@@ -157,6 +157,7 @@ class Agent {
   // Returns whether it has ended.
   absl::StatusOr<bool> TendTask(RunningTask* running);
   absl::Status ClaimMore();
+  // Gives the task back and returns the daemon's error where that is gone, slow or full.
   absl::Status StartTask(const db::fleet::FleetTask& task);
   void GiveTasksBack();
 

@@ -64,7 +64,7 @@ class Blob {
  public:
   explicit Blob(fs::path folder)
       : folder_(std::move(folder)),
-        file_(open((folder_ / "new").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+        file_(open((folder_ / "new").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
     if (!file_.valid()) status_ = FileError(folder_, "creating a file in it");
   }
   void Write(std::string_view bytes) {

@@ -150,6 +150,12 @@ absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres,
     if (version > sqlite::LatestVersion(migrations)) {
       RETURN_IF_ERROR(CheckNewer(postgres, version));
     }
+    if (version > 0 && version < migrations.front().version) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the fleet's database has schema version ", version,
+                       ", which was never released: drop the schema ", postgres.schema(),
+                       ", and nodes fill it again"));
+    }
     if (migration.version > version) {
       RETURN_IF_ERROR(postgres.Execute(migration.sql));
       RETURN_IF_ERROR(

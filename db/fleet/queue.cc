@@ -268,7 +268,7 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
       const postgres::Result rows,
       postgres.Query(
           absl::StrCat(
-              "WITH open AS (SELECT task_id, v.text FROM tasks JOIN environments v USING "
+              "WITH open AS (SELECT task_id FROM tasks JOIN environments v USING "
               "(environment_id) WHERE v.text = $1 AND state = 1 AND not_before <= "
               "clock_timestamp() AND NOT $3 = ANY(tuned_by) AND EXISTS (SELECT 1 FROM nodes n "
               "WHERE n.node_id = $3 AND ",
@@ -277,15 +277,15 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres
               "tasks t SET state = 2, node_id = $3, lease_token = t.lease_token + 1, lease_until = "
               "clock_timestamp() + $4::float8 * interval '1 second' FROM open, batches b, problems "
               "q WHERE t.task_id = open.task_id AND b.batch_id = t.batch_id AND q.problem_id = "
-              "t.problem_id RETURNING t.task_id, t.lease_token, open.text, q.text, b.kind = 2 OR "
+              "t.problem_id RETURNING t.task_id, t.lease_token, q.text, b.kind = 2 OR "
               "t.tuned_by <> '{}', b.budget_ms"),
           {environment, limit, node_id, lease}));
   if (rows.empty()) RETURN_IF_ERROR(EndUntakeable(postgres, environment));
   RETURN_IF_ERROR(transaction.Commit());
   std::vector<FleetTask> tasks;
   for (const postgres::Row row : rows) {
-    tasks.push_back({row[0], row[1], names.fleet_id(), row[2], row[3], row[4],
-                     absl::Milliseconds(int64_t{row[5]})});
+    tasks.push_back({row[0], row[1], names.fleet_id(), environment, row[2], row[3],
+                     absl::Milliseconds(int64_t{row[4]})});
   }
   return tasks;
 }

@@ -19,9 +19,9 @@ bool WriteAll(int fd, std::string_view bytes);
 // UNAVAILABLE for anything else.
 absl::Status FileError(const std::string& path, std::string_view action);
 
-// Gives the file that is written through `fd` under the name `temporary` the name `path`, which is
-// in the same folder: syncs it, renames it over what is there and syncs the folder. Errors name the
-// path.
+// Gives the file that is written through `fd` under the name `temporary` the name `path` in the
+// same folder: syncs the file, renames it over what is there and syncs the folder. Errors name the
+// path or the folder.
 absl::Status PutInPlace(int fd, const std::string& temporary, const std::string& path);
 
 // Writes `bytes` to a temporary name beside `path`, and puts it in place with

@@ -248,6 +248,7 @@ def test_an_oci_layout_is_on_disk_before_it_has_its_name(tuned, convtune, tmp_pa
     source = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -259,6 +260,7 @@ static void say(const char* what, const struct stat* of) {
 int fsync(int fd) {
   struct stat of;
   if (fstat(fd, &of) == 0) say("fsync", &of);
+  if (getenv("SYNC_FAILS")) return errno = EIO, -1;
   return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
 }
 int rename(const char* from, const char* to) {
@@ -277,6 +279,11 @@ int rename(const char* from, const char* to) {
     assert len(written) == 8, written
     assert [p for p in written if f"fsync {p.stat().st_ino}" not in said[:named]] == []
     assert f"fsync {tmp_path.stat().st_ino}" in said[named:]
+    # A disk that fails is no daemon that does not answer, which would be 4.
+    for path, *options in ((tmp_path / "second", "--oci"), (tmp_path / "bundle",)):
+        failed = subprocess.run([convtune, "export", path, *options], capture_output=True, text=True, env={**env, "SYNC_FAILS": "1"})
+        assert failed.returncode == 1 and "fsync: Input/output error" in failed.stderr, failed
+        assert not path.exists() and list(tmp_path.glob("*.part*")) == []
 
 
 def test_an_oci_layout_without_a_bundle_is_one_clear_error(tuned, tmp_path):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 
+import grpc
 import pytest
 
 from harness.daemon import wait_until
@@ -222,21 +223,43 @@ esac
     assert fleet.sql("SELECT MAX(tasks) FROM leased GROUP BY environment_id") == [["1"], ["1"]]
 
 
+def filled(daemon):
+    """Its queue takes no problem more. Returns what it says then."""
+    start, count = 1000, 10_000
+    with daemon.client() as client:
+        while True:
+            problems = [{"text": text} for text in numbered_list(start, count)]
+            try:
+                client.tuning.CreateTuningJob(problems=problems, timeout=60)
+                start += count
+            except grpc.RpcError as error:
+                if count == 1:
+                    return error
+                count = 1
+
+
 @pytest.mark.ci
-def test_a_daemon_that_is_too_slow_to_take_a_task_is_no_failure_of_the_problem(fleet, nodes):
-    daemon, = nodes(1)
+@pytest.mark.parametrize("daemon_is", ["slow", "full"])
+def test_a_daemon_that_takes_no_task_is_no_failure_of_the_problem(fleet, nodes, daemon_is):
+    daemon, = nodes(1, measure_delay_ms=60_000 if daemon_is == "full" else 1)
     fleet.environment()
     daemon.agent.stop()
     batch = queue(fleet, [numbered(0)])
-    # The daemon stands still from within the claim on, so that the agent's next call is that of the job.
-    fleet.sql("CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.state = 2 THEN PERFORM pg_sleep(3); END IF; "
+    # Whatever happens to the daemon within the claim happens before the agent's next call, that of the job.
+    fleet.sql("CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.state = 2 THEN PERFORM pg_sleep(5); END IF; "
               "RETURN NEW; END $$; CREATE TRIGGER wait BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION wait()")  # fmt: skip
-    fleet.agent("node-0", daemon)
+    agent = fleet.agent("node-0", daemon)
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1, 20, "the claim")
-    daemon.process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: fleet.sql("SELECT state, node_id IS NULL FROM tasks") == [["2", "f"]], 20, "the lease")
-    wait_until(lambda: fleet.sql("SELECT state, node_id IS NULL FROM tasks") == [["1", "t"]], 50, "the task, given back")
+    if daemon_is == "full":
+        assert filled(daemon).code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    else:
+        daemon.process.send_signal(signal.SIGSTOP)
+    assert fleet.number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1, "too late"
+    wait_until(lambda: fleet.sql("SELECT state, lease_token FROM tasks") == [["1", "1"]], 80, "the task, given back")
     assert fleet.number("SELECT failures + lost_leases + (SELECT COUNT(*) FROM task_failures) FROM tasks") == 0
+    if daemon_is == "full":
+        wait_until(lambda: "warning the queue is full" in agent.log(), 20, "a line that says why")
+        return
     fleet.sql("DROP TRIGGER wait ON tasks")
     daemon.process.send_signal(signal.SIGCONT)
     fleet.cli.ok("tune", "--watch", batch, timeout=120)

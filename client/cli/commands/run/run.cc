@@ -74,6 +74,7 @@ class RunFolder {
     const char* const chosen = getenv("TMPDIR");
     for (std::string pattern : {chosen != nullptr ? chosen : "", "/tmp"}) {
       if (pattern[0] != '/' || pattern.find_first_of(kSeparators) != std::string::npos) continue;
+      if (absl::StartsWith(trouble_, pattern + ": ")) continue;
       absl::StrAppend(&trouble_, trouble_.empty() ? "" : ", ", pattern, ": ");
       pattern += "/convtune-run-XXXXXX";
       if (mkdtemp(pattern.data()) != nullptr) {
@@ -263,7 +264,8 @@ class RunCommand final : public app::Command {
                                    {"bypassed", counters.bypassed},
                                    {"each", output::JsonRows(counters.each, fields_of)},
                                    {"snapshot", snapshot},
-                                   {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")}})
+                                   {"noSnapshot", absl::StrJoin(counters.no_snapshot, ", ")},
+                                   {"counted", !path.empty()}})
                       .text);
     } else if (!quiet_ && !path.empty()) {
       for (const std::string& line : Describe(counters, snapshot)) {

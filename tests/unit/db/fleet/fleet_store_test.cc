@@ -214,6 +214,8 @@ TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
   EXPECT_FALSE(MigrateFleet(*postgres_).ok());
   Run("DELETE FROM schema_migrations");
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("migrate"));
+  Run("INSERT INTO schema_migrations (version, name) VALUES (1, 'x')");
+  EXPECT_THAT(std::string(MigrateFleet(*postgres_).status().message()), HasSubstr("never released"));
 }
 
 TEST_F(FleetStoreTest, MigratesForwardWithWhatIsThere) {

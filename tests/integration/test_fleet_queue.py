@@ -32,8 +32,9 @@ def test_idle_nodes_share_a_list_and_its_progress_is_told(fleet, nodes):
     nodes(8, measure_delay_ms=2, seed=7)
     fleet.wait_nodes(8)
     problems = numbered_list(0, 40)
+    # More time than a race takes on a loaded machine: nodes that were cut off would disagree.
     result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", fleet.environment(),
-                          "--budget", "1s", "--json", "--reason", "a new model")  # fmt: skip
+                          "--budget", "60s", "--json", "--reason", "a new model")  # fmt: skip
     summary = result.json()
     assert (summary["total"], summary["done"], summary["dead"], summary["open"]) == (40, 40, 0, 0)
     # Done is what the fleet has.

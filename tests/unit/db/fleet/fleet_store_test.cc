@@ -215,7 +215,8 @@ TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
   Run("DELETE FROM schema_migrations");
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("migrate"));
   Run("INSERT INTO schema_migrations (version, name) VALUES (1, 'x')");
-  EXPECT_THAT(std::string(MigrateFleet(*postgres_).status().message()), HasSubstr("never released"));
+  EXPECT_THAT(std::string(MigrateFleet(*postgres_).status().message()),
+              HasSubstr("never released"));
 }
 
 TEST_F(FleetStoreTest, MigratesForwardWithWhatIsThere) {

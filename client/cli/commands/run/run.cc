@@ -74,7 +74,7 @@ class RunFolder {
     const char* const chosen = getenv("TMPDIR");
     for (std::string pattern : {chosen != nullptr ? chosen : "", "/tmp"}) {
       if (pattern[0] != '/' || pattern.find_first_of(kSeparators) != std::string::npos) continue;
-      if (absl::StartsWith(trouble_, pattern + ": ")) continue;
+      if (trouble_.starts_with(pattern + ": ")) continue;
       absl::StrAppend(&trouble_, trouble_.empty() ? "" : ", ", pattern, ": ");
       pattern += "/convtune-run-XXXXXX";
       if (mkdtemp(pattern.data()) != nullptr) {

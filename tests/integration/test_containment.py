@@ -51,6 +51,40 @@ def test_of_daemons_that_start_together_one_wins(convtuned, short_dir, long_run)
                 log.close()
 
 
+def by_status(client, text):
+    """{status name: [candidates]} of a tuning."""
+    found = {}
+    for candidate in client.tuning.GetTuning(problem={"text": text}).candidates:
+        values = candidate.DESCRIPTOR.fields_by_name["status"].enum_type.values_by_number
+        found.setdefault(values[candidate.status].name, []).append(candidate)
+    return found
+
+
+@pytest.mark.parametrize("where", ["prepare", "measure"])
+@pytest.mark.parametrize("fault", ["segv", "abort", "exit"])
+def test_faulting_candidate_is_quarantined(fake_daemon, cli, fault, where):
+    known, text = numbered(0), numbered(7)
+    faults = script(fault=fault, where=where, index=SUSPECT, problem=text)
+    daemon = fake_daemon().start(env=faults)
+    pid = daemon.pid
+    with daemon.client() as client:
+        assert client.tune(known).succeeded_count == 1
+        with LookUps(daemon, known) as look_ups:
+            job = client.tune(text, options={"time_budget": {"seconds": 10}})
+            assert job.succeeded_count == 1 and job.failed_count == 0, job
+        assert daemon.running() and daemon.pid == pid
+        assert client.info().pid == pid
+        assert look_ups.errors == [] and look_ups.count > 10
+        statuses = by_status(client, text)
+        (suspect,) = statuses["CANDIDATE_STATUS_QUARANTINED"]
+        assert suspect.error_message
+        assert statuses["CANDIDATE_STATUS_TIMED"]
+        answer = client.get_one(text).answer
+        assert answer.winner.text and answer.winner.text != suspect.text
+        explained = cli(daemon).ok("explain", text)
+        assert suspect.text in explained.out and "quarantined" in explained.out.lower()
+
+
 @pytest.mark.parametrize("fault", ["segv", "abort", "exit", "illegal", "hang", "stubborn", "flood", "garbage", "lie",
                                    "memory"])  # fmt: skip
 def test_a_fault_is_contained(fake_daemon, fault, long_run):

@@ -48,8 +48,8 @@ std::string DefaultWorkerPath();
 // source tree that it was built from. A "profile:" before the name is ignored.
 // NOT_FOUND names the folders.
 absl::StatusOr<std::string> FindProfile(const std::string& name_or_file);
-// The names that FindProfile finds without a file, sorted. FAILED_PRECONDITION names the folders
-// where there is none.
+// Returns the names of all profiles that FindProfile finds by name, sorted. FAILED_PRECONDITION if
+// no folder has a profile; it names the folders.
 absl::StatusOr<std::set<std::string>> ProfileNames();
 
 }  // namespace convtune

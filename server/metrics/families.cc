@@ -166,7 +166,7 @@ std::map<std::string, EnvironmentCensus> EvidenceCensus::Get() {
   const SteadyTime now = SteadyTime::Now();
   MutexLock lock(mutex_);
   if (now >= count_time_ + max_age_) {
-    // What fails is tried again at the next call. What was counted before stays.
+    // A count that fails is repeated at the next call; until then the last complete count stays.
     if (auto counted = Count(); counted.ok()) {
       counted_ = *std::move(counted);
       count_time_ = now;

@@ -405,7 +405,8 @@ class TunerImpl final : public Tuner {
                                                                 "\"; there is ", all));
       }
       return absl::FailedPreconditionError(
-          "environment: there is none: the daemon has no device and its database no tuning");
+          "environment: the daemon knows no environment: it has no device, and its database no "
+          "tuning");
     }
     std::vector<lookup::ResolvedEnvironment> fitting;
     for (const lookup::ResolvedEnvironment& e : named) {

@@ -125,7 +125,7 @@ def test_damage_never_makes_smaller_what_is_published(fake_daemon, cli):
             aside.unlink()
         daemon.start()
         with daemon.client() as client:
-            wait_until(lambda c=client: published_or_refused(c.release.GetPublication()), 20, "a snapshot or why there is none")
+            wait_until(lambda c=client: published_or_refused(c.release.GetPublication()), 20, "a snapshot, or the reason that no snapshot was written")
             publication = client.release.GetPublication()
             carried = publication.carried_count
             assert publication.error or publication.choice_count == 44, (seed, at, daemon.log())

@@ -196,7 +196,7 @@ def test_a_daemon_that_cannot_list_is_one_error(bare_daemon, cli, tmp_path):
     good.write_text(NHWC + "\n")
     run = cli(bare_daemon.start())
     for options, code, words in [
-        ((), 1, "environment: there is none"),
+        ((), 1, "environment: the daemon knows no environment"),
         (("--environment", "H200"), 2, "environment: must be a name"),
     ]:
         result = run("lint", good, *options)

@@ -111,7 +111,7 @@ def broken_words(instruments):
 
 
 def counted(path, counter):
-    """Of the lines that the interposer wrote as programs ended, the one with most of a counter; {} where there is none."""
+    """The line with the largest value of a counter, of those that the interposer wrote as programs ended; {} if it wrote no line."""
     most = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         try:

@@ -1,7 +1,5 @@
-// A folder that lives as long as the test.
+// A TestFolder is a TempDir whose files are listed and cleared.
 #pragma once
-
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,24 +9,13 @@
 #include <vector>
 
 #include "proto/base/clock.h"
+#include "tests/unit/temp_dir.h"
 
 namespace convtune::db {
 
-class TestFolder {
+class TestFolder : public TempDir {
  public:
-  TestFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "convtune-db-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TestFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
+  std::string File(const std::string& name) const { return path(name); }
   // Sorted names of what is in it, or in a folder of it.
   std::vector<std::string> Names(const std::string& folder = "") const {
     std::vector<std::string> names;
@@ -42,9 +29,6 @@ class TestFolder {
   void Clear() const {
     for (const std::string& name : Names()) std::filesystem::remove_all(File(name));
   }
-
- private:
-  std::string path_;
 };
 
 inline std::string ReadWholeFile(const std::string& path) {
